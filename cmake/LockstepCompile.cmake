@@ -1,0 +1,24 @@
+# How our own code is compiled: warnings are errors in every compiler; on the host, kernels need
+# -fno-trapping-math to be vectorised (not -ffast-math: sums keep their order).
+add_library(lockstep_options INTERFACE)
+set(lockstep_warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Werror)
+if(LOCKSTEP_SANITIZE)
+  add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -g)
+  add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+endif()
+target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${lockstep_warnings}>")
+if(LOCKSTEP_BACKEND STREQUAL host)
+  target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-fno-trapping-math;-fno-math-errno;-Wno-unknown-pragmas>")
+  if(LOCKSTEP_NATIVE)
+    target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-march=native>")
+  endif()
+endif()
+
+# Marks .cu files for the compiler of the backend: nvcc, or g++ as C++.
+function(lockstep_kernel_sources)
+  foreach(source IN LISTS ARGN)
+    if(source MATCHES "\\.cu$" AND LOCKSTEP_BACKEND STREQUAL host)
+      set_source_files_properties(${source} PROPERTIES LANGUAGE CXX)
+    endif()
+  endforeach()
+endfunction()

@@ -1,0 +1,46 @@
+// Two-dimensional convolution (cross-correlation, as everywhere in deep learning), NHWC.
+// x: [batch, height, width, in_channels]; w: [out_channels, kernel_height, kernel_width, in_channels];
+// y: [batch, out_height, out_width, out_channels].
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/math.h"
+
+namespace lockstep::kernels {
+
+struct Conv2dShape {
+  int64_t batch;
+  int height, width, in_channels;
+  int out_channels, kernel_height, kernel_width;
+  int stride, padding;
+
+  int out_height() const { return (height + 2 * padding - kernel_height) / stride + 1; }
+  int out_width() const { return (width + 2 * padding - kernel_width) / stride + 1; }
+  int64_t input_size() const { return batch * height * width * in_channels; }
+  int64_t output_size() const { return batch * out_height() * out_width() * out_channels; }
+  int64_t weight_size() const {
+    return static_cast<int64_t>(out_channels) * kernel_height * kernel_width * in_channels;
+  }
+};
+
+enum class ConvPass { forward, backward_data, backward_filter };
+
+// Bytes of scratch memory that the pass needs; the caller hands them in. Depends on context and shape alone.
+// batch = 0 is allowed in every function here: nothing to do, and a filter gradient of zeros.
+size_t conv2d_workspace_bytes(const MathContext& context, const Conv2dShape& shape, ConvPass pass);
+
+// y = conv(x, w) + bias; bias: [out_channels] or null.
+void conv2d_forward(const MathContext& context, const Conv2dShape& shape, const float* x, const float* w,
+                    const float* bias, float* y, void* workspace);
+
+// dx = gradient of the input, written whole.
+void conv2d_backward_data(const MathContext& context, const Conv2dShape& shape, const float* dy,
+                          const float* w, float* dx, void* workspace);
+
+// dw = gradient of the weights, written whole, summed in an order that depends on the shape alone.
+void conv2d_backward_filter(const MathContext& context, const Conv2dShape& shape, const float* x,
+                            const float* dy, float* dw, void* workspace);
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,211 @@
+// One kernel source, two machines. This file is the only place where the two differ: nvcc compiles the GPU
+// half, g++ the half that hands the same kernels to hostcuda. Kernels come in three forms:
+//   launch_elements(stream, n, f)        f(i) for every i in [0, n); independent elements
+//   launch_blocks<kThreads>(kernels, ..) a kernel templated on its block size; one thread a block on a CPU
+//   launch(kernel, grid, block, ..)      any CUDA kernel, __syncthreads and shuffles included
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <source_location>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "kernels/check.h"
+
+#ifndef __CUDACC__
+#include <hostcuda/launch.h>
+#endif
+
+namespace lockstep::kernels {
+
+#ifdef __CUDACC__
+inline constexpr bool kOnGpu = true;
+inline constexpr int kLaneChannels = 4;  // neighbouring channels a thread handles: one float4
+#else
+inline constexpr bool kOnGpu = false;
+inline constexpr int kLaneChannels = 16;  // one cache line
+#endif
+
+// A stream that remembers where it was handed to a launch, so that an error can name the launcher.
+struct LaunchStream {
+  cudaStream_t stream;
+  std::source_location site;
+  LaunchStream(cudaStream_t s, std::source_location where = std::source_location::current())
+      : stream(s), site(where) {}
+};
+
+// The grid-stride loop behind launch_elements, wherever a thread is a CUDA thread.
+template <typename F>
+__global__ void elements_kernel(int64_t n, F f) {
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) f(i);
+}
+
+inline constexpr int kElementsBlock = 256;
+inline unsigned elements_grid(int64_t n) {
+  const int64_t blocks = (n + kElementsBlock - 1) / kElementsBlock;
+  return static_cast<unsigned>(blocks < 4096 ? blocks : 4096);
+}
+
+#ifdef __CUDACC__
+
+template <typename... Parameters, typename... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes, LaunchStream stream,
+            Arguments&&... arguments) {
+  kernel<<<grid, block, shared_bytes, stream.stream>>>(static_cast<Parameters>(arguments)...);
+  const cudaError_t status = cudaGetLastError();
+  if (status != cudaSuccess)
+    lockstep::detail::throw_cuda(status, stream.site.function_name(), stream.site.file_name(),
+                                 static_cast<int>(stream.site.line()));
+}
+
+template <int kThreads, typename Kernels, typename... Arguments>
+void launch_blocks(Kernels kernels, dim3 grid, LaunchStream stream, Arguments&&... arguments) {
+  launch(kernels.template operator()<kThreads>(), grid, dim3(kThreads), 0, stream,
+         std::forward<Arguments>(arguments)...);
+}
+
+// f is a functor or a [=] __device__ lambda, called once for every i in [0, n).
+template <typename F>
+void launch_elements(LaunchStream stream, int64_t n, F f) {
+  if (n == 0) return;
+  launch(elements_kernel<F>, dim3(elements_grid(n)), dim3(kElementsBlock), 0, stream, n, f);
+}
+
+// The dynamic shared memory of a block, which CUDA spells `extern __shared__ T name[]`.
+template <typename T>
+__device__ T* dynamic_shared() {
+  extern __shared__ unsigned char lockstep_dynamic_shared[];
+  return reinterpret_cast<T*>(lockstep_dynamic_shared);
+}
+
+#else
+
+template <typename... Parameters, typename... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes, LaunchStream stream,
+            Arguments&&... arguments) {
+  const hostcuda::LaunchSite site{stream.site.file_name(), static_cast<int>(stream.site.line()),
+                                  stream.site.function_name()};
+  const cudaError_t status = hostcuda::enqueue_kernel(
+      {reinterpret_cast<const void*>(kernel), site, grid, block, shared_bytes,
+       [kernel, parameters = std::tuple<std::decay_t<Parameters>...>(static_cast<Parameters>(arguments)...)] {
+         std::apply(kernel, parameters);
+       }},
+      stream.stream);
+  if (status != cudaSuccess) lockstep::detail::throw_cuda(status, site.function, site.file, site.line);
+}
+
+// A block kernel runs with one thread a block, which turns its strided loops into contiguous ones and its
+// block sums into the identity; in checked mode it runs at the GPU's block size, as fibers.
+template <int kThreads, typename Kernels, typename... Arguments>
+void launch_blocks(Kernels kernels, dim3 grid, LaunchStream stream, Arguments&&... arguments) {
+  if (hostcuda::checked_mode())
+    launch(kernels.template operator()<kThreads>(), grid, dim3(kThreads), 0, stream,
+           std::forward<Arguments>(arguments)...);
+  else
+    launch(kernels.template operator()<1>(), grid, dim3(1), 0, stream, std::forward<Arguments>(arguments)...);
+}
+
+template <typename F>
+void launch_elements(LaunchStream stream, int64_t n, F f) {
+  if (n == 0) return;
+  if (hostcuda::checked_mode()) {
+    launch(elements_kernel<F>, dim3(elements_grid(n)), dim3(kElementsBlock), 0, stream, n, f);
+    return;
+  }
+  const hostcuda::LaunchSite site{stream.site.file_name(), static_cast<int>(stream.site.line()),
+                                  stream.site.function_name()};
+  const cudaError_t status = hostcuda::enqueue_elements(
+      n,
+      [f](int64_t begin, int64_t end) {
+        const F local = f;  // a copy on the stack: its pointers cannot alias what f writes
+#pragma GCC ivdep
+        for (int64_t i = begin; i < end; ++i) local(i);
+      },
+      site, stream.stream);
+  if (status != cudaSuccess) lockstep::detail::throw_cuda(status, site.function, site.file, site.line);
+}
+
+template <typename T>
+T* dynamic_shared() {
+  return static_cast<T*>(hostcuda::dynamic_shared_memory());
+}
+
+#endif
+
+// Wraps a kernel template `template <int kThreads, ...> __global__ void name(...)` for launch_blocks.
+#define LOCKSTEP_BLOCK_KERNEL(name) []<int kLockstepThreads>() { return name<kLockstepThreads>; }
+
+template <int kThreads>
+class BlockStride {
+ public:
+  struct Iterator {
+    int64_t i;
+    __device__ int64_t operator*() const { return i; }
+    __device__ Iterator& operator++() {
+      i += kThreads;
+      return *this;
+    }
+    // The range ends at the first index that is not below n.
+    __device__ bool operator!=(const Iterator& end) const { return i < end.i; }
+  };
+  __device__ explicit BlockStride(int64_t n) : n_(n) {}
+  __device__ Iterator begin() const {
+    if constexpr (kThreads == 1)
+      return {0};
+    else
+      return {static_cast<int64_t>(threadIdx.x)};
+  }
+  __device__ Iterator end() const { return {n_}; }
+
+ private:
+  int64_t n_;
+};
+
+// for (int64_t i : block_stride<kThreads>(n)): this thread's share of [0, n) within its block.
+template <int kThreads>
+__device__ BlockStride<kThreads> block_stride(int64_t n) {
+  return BlockStride<kThreads>(n);
+}
+
+namespace detail {
+
+// Combines one value a thread into one for the whole block, by warp shuffles and then across warps.
+template <int kThreads, typename T, typename Combine>
+__device__ T block_reduce(T value, T identity, Combine combine) {
+  if constexpr (kThreads == 1) {
+    return value;
+  } else {
+    static_assert(kThreads % 32 == 0, "a block reduction needs whole warps");
+    constexpr int kWarps = kThreads / 32;
+    __shared__ T partial[kWarps];
+    for (int offset = 16; offset > 0; offset /= 2)
+      value = combine(value, __shfl_xor_sync(0xffffffffu, value, offset));
+    __syncthreads();  // an earlier reduction of this block may still be reading `partial`
+    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
+    __syncthreads();
+    T total = identity;
+    for (int warp = 0; warp < kWarps; ++warp) total = combine(total, partial[warp]);
+    return total;
+  }
+}
+
+}  // namespace detail
+
+// The sum of `value` over the block's threads, in every thread. All threads of the block must call it.
+template <int kThreads, typename T>
+__device__ T block_sum(T value) {
+  return detail::block_reduce<kThreads>(value, T(0), [](T a, T b) { return a + b; });
+}
+
+// The largest `value` of the block's threads, in every thread. NaN is passed on.
+template <int kThreads>
+__device__ inline float block_max(float value) {
+  return detail::block_reduce<kThreads>(value, -__builtin_huge_valf(),
+                                        [](float a, float b) { return (a > b || a != a) ? a : b; });
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,16 @@
+// Matrix products, row-major.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/math.h"
+
+namespace lockstep::kernels {
+
+// c[m, n] = op(a) op(b) + beta c, where op(a) is [m, k] (stored [k, m] if transpose_a) and op(b) is [k, n]
+// (stored [n, k] if transpose_b). Any of m, n, k may be 0; k = 0 gives beta c. float32 throughout.
+// Math::library calls cuBLAS, Math::own the tiled kernel of this folder.
+void matmul(const MathContext& context, bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k,
+            const float* a, const float* b, float beta, float* c);
+
+}  // namespace lockstep::kernels

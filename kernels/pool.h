@@ -1,0 +1,36 @@
+// Maximum and average pooling, NHWC. Windows may overlap (stride < kernel) and may lie partly in the padding.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace lockstep::kernels {
+
+struct Pool2dShape {
+  int64_t batch;
+  int height, width, channels;
+  int kernel, stride, padding;  // square windows; padding < kernel
+
+  int out_height() const { return (height + 2 * padding - kernel) / stride + 1; }
+  int out_width() const { return (width + 2 * padding - kernel) / stride + 1; }
+  int64_t input_size() const { return batch * height * width * channels; }
+  int64_t output_size() const { return batch * out_height() * out_width() * channels; }
+};
+
+// y: [batch, out_height, out_width, channels]; argmax: as y, the window position (row * kernel + column, so
+// kernel <= 16) of the first largest value. Padding never wins. NaN wins over everything, as in PyTorch.
+void max_pool2d_forward(const Pool2dShape& shape, const float* x, float* y, uint8_t* argmax,
+                        cudaStream_t stream);
+
+// dx (written whole, not added to) gets every dy at the position that argmax names.
+void max_pool2d_backward(const Pool2dShape& shape, const float* dy, const uint8_t* argmax, float* dx,
+                         cudaStream_t stream);
+
+// The mean of a window; the padding counts as zeros, so the divisor is always kernel * kernel (PyTorch's
+// default).
+void avg_pool2d_forward(const Pool2dShape& shape, const float* x, float* y, cudaStream_t stream);
+
+void avg_pool2d_backward(const Pool2dShape& shape, const float* dy, float* dx, cudaStream_t stream);
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,19 @@
+// Random numbers whose value depends on (seed, sequence, index) alone: Philox 4x32-10 (Salmon et al., 2011).
+// The same numbers come out on every machine, for every number of threads or devices.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace lockstep::kernels {
+
+// x[i] uniform in [low, high).
+void random_uniform(float* x, int64_t n, float low, float high, uint64_t seed, uint64_t sequence,
+                    cudaStream_t stream);
+
+// x[i] normal with the given mean and standard deviation (Box-Muller).
+void random_normal(float* x, int64_t n, float mean, float stddev, uint64_t seed, uint64_t sequence,
+                   cudaStream_t stream);
+
+}  // namespace lockstep::kernels

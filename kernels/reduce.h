@@ -1,0 +1,13 @@
+// Reductions to one value, in an order that depends on n alone.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace lockstep::kernels {
+
+// *sum = x[0] + ... + x[n-1] (0 for n = 0), times factor.
+void reduce_sum(const float* x, int64_t n, float factor, float* sum, cudaStream_t stream);
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,21 @@
+// Softmax and cross-entropy in one pass over the logits, and the count of right answers.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace lockstep::kernels {
+
+// For every row r of logits [rows, classes] with label labels[r] in [0, classes):
+//   row_loss[r]   = log(sum_c exp(logits[r, c])) - logits[r, label], by the row's own maximum
+//   dlogits[r, c] = (softmax(logits[r])[c] - (c == label)) * gradient_scale
+// dlogits may be null when only the loss is wanted. Labels are validated on the host before they get here.
+void softmax_cross_entropy(const float* logits, const int32_t* labels, int64_t rows, int classes,
+                           float gradient_scale, float* row_loss, float* dlogits, cudaStream_t stream);
+
+// *correct += number of rows whose largest logit (the first of equal ones) is at the label.
+void count_correct(const float* logits, const int32_t* labels, int64_t rows, int classes, int32_t* correct,
+                   cudaStream_t stream);
+
+}  // namespace lockstep::kernels
