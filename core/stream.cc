@@ -1,0 +1,42 @@
+#include "core/stream.h"
+
+#include "kernels/check.h"
+
+namespace lockstep {
+
+Stream::Stream() {
+  cudaStream_t stream = nullptr;
+  LOCKSTEP_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  handle_ = Handle<cudaStream_t, cudaStreamDestroy>(stream);
+}
+
+void Stream::synchronize() const {
+  LOCKSTEP_CUDA(cudaStreamSynchronize(get()));
+}
+
+Event::Event(Timing timing) {
+  cudaEvent_t event = nullptr;
+  LOCKSTEP_CUDA(
+      cudaEventCreateWithFlags(&event, timing == Timing::on ? cudaEventDefault : cudaEventDisableTiming));
+  handle_ = Handle<cudaEvent_t, cudaEventDestroy>(event);
+}
+
+void Event::record(cudaStream_t stream) const {
+  LOCKSTEP_CUDA(cudaEventRecord(get(), stream));
+}
+
+void Event::hold(cudaStream_t stream) const {
+  LOCKSTEP_CUDA(cudaStreamWaitEvent(stream, get(), 0));
+}
+
+void Event::synchronize() const {
+  LOCKSTEP_CUDA(cudaEventSynchronize(get()));
+}
+
+float Event::milliseconds_since(const Event& start) const {
+  float milliseconds = 0;
+  LOCKSTEP_CUDA(cudaEventElapsedTime(&milliseconds, start.get(), get()));
+  return milliseconds;
+}
+
+}  // namespace lockstep
