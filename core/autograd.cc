@@ -1,0 +1,182 @@
+#include "core/autograd.h"
+
+#include <fmt/format.h>
+
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "core/tensor_state.h"
+#include "kernels/check.h"
+#include "kernels/elementwise.h"
+
+namespace lockstep {
+namespace {
+
+thread_local bool no_grad = false;
+
+}  // namespace
+
+// Where the gradient of one input goes: to the operation that produced it, or to the leaf itself. It holds no
+// values: only the backward function keeps what it needs.
+struct Edge {
+  std::shared_ptr<Node> producer;
+  std::shared_ptr<TensorState> leaf;
+  Shape shape;
+};
+
+struct Node {
+  const char* operation;
+  Shape output_shape;
+  std::vector<Edge> inputs;
+  BackwardFunction backward;  // empty once the walk has passed
+
+  // A long chain is taken apart in a loop: destroying it link by link would recurse as deep as the chain.
+  ~Node() {
+    std::vector<std::shared_ptr<Node>> chain;
+    const auto take = [&chain](std::vector<Edge>& edges) {
+      for (Edge& edge : edges)
+        if (edge.producer) chain.push_back(std::move(edge.producer));
+    };
+    take(inputs);
+    while (!chain.empty()) {
+      const std::shared_ptr<Node> last = std::move(chain.back());
+      chain.pop_back();
+      if (last.use_count() == 1) take(last->inputs);
+    }
+  }
+};
+
+NoGrad::NoGrad() : before_(std::exchange(no_grad, true)) {}
+NoGrad::~NoGrad() {
+  no_grad = before_;
+}
+
+Tensor record(const char* operation, const Tensor& output, const std::vector<Tensor>& inputs,
+              BackwardFunction backward) {
+  bool wanted = false;
+  for (const Tensor& input : inputs) wanted = wanted || (input.defined() && input.requires_grad());
+  if (!wanted || no_grad) return output;
+
+  auto node = std::make_shared<Node>();
+  node->operation = operation;
+  node->output_shape = output.shape();
+  node->backward = std::move(backward);
+  for (const Tensor& input : inputs) {
+    Edge edge;
+    if (input.defined() && input.requires_grad()) {
+      const auto& state = TensorState::of(input);
+      edge.shape = state->shape;
+      edge.producer = state->producer;
+      if (!edge.producer) edge.leaf = state;
+    }
+    node->inputs.push_back(std::move(edge));
+  }
+  TensorState state = *TensorState::of(output);
+  state.requires_grad = true;
+  state.producer = std::move(node);
+  return TensorState::wrap(std::move(state));
+}
+
+namespace {
+
+// sum += term, in sum's own memory where nobody else holds it, else in a copy.
+void accumulate(Tensor& sum, const Tensor& term) {
+  if (!sum.defined()) {
+    sum = term;
+    return;
+  }
+  if (TensorState::of(sum)->storage.use_count() > 1) sum = sum.copy_to(sum.device());
+  const DeviceGuard guard(sum.device());
+  kernels::add_into(sum.data<float>(), term.data<float>(), sum.size(), sum.device().stream());
+}
+
+// A leaf's gradient that somebody set (a range of an arena, say) is added to where it lies.
+void accumulate_leaf(TensorState& leaf, const Tensor& term) {
+  if (leaf.gradient.defined()) {
+    const DeviceGuard guard(leaf.gradient.device());
+    kernels::add_into(leaf.gradient.data<float>(), term.data<float>(), term.size(), term.device().stream());
+  } else {
+    // Two leaves must never share one gradient's memory.
+    leaf.gradient = TensorState::of(term)->storage.use_count() > 1 ? term.copy_to(term.device()) : term;
+  }
+}
+
+// Producers before what they feed: a depth-first walk that leaves a node when all its inputs are listed.
+std::vector<Node*> topological_order(Node* last) {
+  std::vector<Node*> order;
+  std::unordered_set<Node*> seen{last};
+  std::vector<std::pair<Node*, size_t>> path{{last, 0}};
+  while (!path.empty()) {
+    auto& [node, next] = path.back();
+    if (next == node->inputs.size()) {
+      order.push_back(node);
+      path.pop_back();
+      continue;
+    }
+    Node* producer = node->inputs[next++].producer.get();
+    if (producer != nullptr && seen.insert(producer).second) path.emplace_back(producer, 0);
+  }
+  return order;
+}
+
+}  // namespace
+
+void backward(const Tensor& loss) {
+  if (loss.size() != 1)
+    throw Error(fmt::format("backward: a loss has one element, this has shape {}", to_string(loss.shape())));
+  const Tensor one = Tensor::empty(loss.shape(), loss.device());
+  const DeviceGuard guard(loss.device());
+  kernels::fill(one.data<float>(), 1.0f, 1, loss.device().stream());
+  backward(loss, one);
+}
+
+void backward(const Tensor& output, const Tensor& gradient) {
+  if (!output.requires_grad()) throw Error("backward: nothing that was computed here requires a gradient");
+  if (gradient.shape() != output.shape())
+    throw Error(fmt::format("backward: a gradient of shape {} for an output of shape {}",
+                            to_string(gradient.shape()), to_string(output.shape())));
+  const auto& state = TensorState::of(output);
+  if (!state->producer) {
+    accumulate_leaf(*state, gradient.copy_to(gradient.device()));
+    return;
+  }
+  const std::vector<Node*> order = topological_order(state->producer.get());
+  std::unordered_map<Node*, Tensor> gradients{{order.back(), gradient}};
+  // Nodes are freed as the walk passes them, so each must be kept alive until its own turn.
+  std::unordered_map<Node*, std::shared_ptr<Node>> alive;
+  for (auto node = order.rbegin(); node != order.rend(); ++node) {
+    const std::shared_ptr<Node> self = (*node == order.back()) ? state->producer : std::move(alive.at(*node));
+    if (!self->backward)
+      throw Error(fmt::format("backward: the graph at '{}' was already walked and freed: run forward again",
+                              self->operation));
+    const BackwardFunction function = std::exchange(self->backward, nullptr);
+    std::vector<Edge> inputs = std::move(self->inputs);
+    self->inputs.clear();
+    for (Edge& edge : inputs)
+      if (edge.producer) alive.emplace(edge.producer.get(), edge.producer);
+    const auto arrived = gradients.find(self.get());
+    if (arrived == gradients.end()) continue;
+    const Tensor incoming = std::move(arrived->second);
+    gradients.erase(arrived);
+
+    std::vector<Tensor> outgoing = function(incoming);
+    if (outgoing.size() != inputs.size())
+      throw Error(fmt::format("backward: '{}' returned {} gradients for {} inputs", self->operation,
+                              outgoing.size(), inputs.size()));
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Edge& edge = inputs[i];
+      if ((!edge.producer && !edge.leaf) || !outgoing[i].defined()) continue;
+      if (outgoing[i].shape() != edge.shape)
+        throw Error(fmt::format("backward: '{}' returned a gradient of shape {} for input {} of shape {}",
+                                self->operation, to_string(outgoing[i].shape()), i, to_string(edge.shape)));
+      if (edge.leaf)
+        accumulate_leaf(*edge.leaf, outgoing[i]);
+      else
+        accumulate(gradients[edge.producer.get()], outgoing[i]);
+      outgoing[i] = Tensor();
+    }
+  }
+}
+
+}  // namespace lockstep

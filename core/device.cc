@@ -1,0 +1,119 @@
+#include "core/device.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <memory>
+#include <mutex>
+
+#include "core/handle.h"
+#include "core/pool.h"
+#include "core/stream.h"
+#include "kernels/check.h"
+
+namespace lockstep {
+
+struct Device::State {
+  State(int logical, int ordinal)
+      : index(logical), physical(ordinal), pool(ordinal, fmt::format("device {}", logical)) {
+    cublasHandle_t blas = nullptr;
+    LOCKSTEP_CUBLAS(cublasCreate(&blas));
+    cublas = Handle<cublasHandle_t, cublasDestroy>(blas);
+    LOCKSTEP_CUBLAS(cublasSetStream(blas, stream.get()));
+    // float32 means float32: no TF32 unless someone asks for it.
+    LOCKSTEP_CUBLAS(cublasSetMathMode(blas, CUBLAS_PEDANTIC_MATH));
+    cudnnHandle_t dnn = nullptr;
+    LOCKSTEP_CUDNN(cudnnCreate(&dnn));
+    cudnn = Handle<cudnnHandle_t, cudnnDestroy>(dnn);
+    LOCKSTEP_CUDNN(cudnnSetStream(dnn, stream.get()));
+    math = {kernels::Math::library, blas, dnn, stream.get()};
+  }
+
+  int index;
+  int physical;
+  Stream stream;
+  MemoryPool pool;
+  Handle<cublasHandle_t, cublasDestroy> cublas;
+  Handle<cudnnHandle_t, cudnnDestroy> cudnn;
+  kernels::MathContext math;
+};
+
+int Device::index() const {
+  return state_->index;
+}
+int Device::physical() const {
+  return state_->physical;
+}
+cudaStream_t Device::stream() const {
+  return state_->stream.get();
+}
+MemoryPool& Device::pool() const {
+  return state_->pool;
+}
+const kernels::MathContext& Device::math() const {
+  return state_->math;
+}
+void Device::use_math(kernels::Math math) const {
+  state_->math.math = math;
+}
+void Device::synchronize() const {
+  state_->stream.synchronize();
+}
+
+int physical_device_count() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver) {
+    (void)cudaGetLastError();
+    return 0;
+  }
+  LOCKSTEP_CUDA(status);
+  return count;
+}
+
+std::vector<Device> make_devices(int count) {
+  // Never destroyed: tensors with static lifetime may outlive any order of destruction that one could choose.
+  static auto& states = *new std::array<std::unique_ptr<Device::State>, kMaxDevices>;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+
+  if (count < 1) throw Error(fmt::format("asked for {} devices: use at least 1", count));
+  if (count > kMaxDevices)
+    throw Error(fmt::format("asked for {} devices, at most {} can be made: use fewer", count, kMaxDevices));
+  const int physical = physical_device_count();
+  if (physical == 0)
+    throw Error(fmt::format(
+        "asked for {} devices, found no GPU: check nvidia-smi, or build with --backend host", count));
+  std::vector<Device> devices;
+  for (int i = 0; i < count; ++i) {
+    const PhysicalDeviceGuard guard(i % physical);
+    auto& state = states[static_cast<size_t>(i)];
+    if (!state) state = std::make_unique<Device::State>(i, i % physical);
+    devices.push_back(Device(state.get()));
+  }
+  return devices;
+}
+
+std::string device_summary(const std::vector<Device>& devices) {
+  const int physical = physical_device_count();
+  cudaDeviceProp properties{};
+  LOCKSTEP_CUDA(cudaGetDeviceProperties(&properties, devices.front().physical()));
+  const auto plural = [](size_t n) { return fmt::format("{} device{}", n, n == 1 ? "" : "s"); };
+  const auto used = std::min(devices.size(), static_cast<size_t>(physical));
+  std::string text = fmt::format("{} on {} physical ({})", plural(devices.size()), used, properties.name);
+  if (devices.size() > used)
+    text += fmt::format("; logical devices share: {} is on physical {}", devices.size() - 1,
+                        devices.back().physical());
+  return text;
+}
+
+PhysicalDeviceGuard::PhysicalDeviceGuard(int physical) {
+  LOCKSTEP_CUDA(cudaGetDevice(&before_));
+  if (before_ != physical) LOCKSTEP_CUDA(cudaSetDevice(physical));
+}
+
+PhysicalDeviceGuard::~PhysicalDeviceGuard() {
+  (void)cudaSetDevice(before_);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+// What is behind a Tensor handle; for core/tensor.cc and core/autograd.cc only.
+#pragma once
+
+#include <memory>
+
+#include "core/tensor.h"
+
+namespace lockstep {
+
+// A block of a device's pool, given back when the last view of it is gone.
+struct Storage {
+  Storage(const Device& on, size_t bytes);
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+  Device device;
+  void* memory;
+};
+
+struct TensorState {
+  std::shared_ptr<Storage> storage;
+  size_t offset;  // bytes into the storage
+  Shape shape;
+  int64_t size;  // elements
+  DType dtype;
+  bool requires_grad = false;
+  std::shared_ptr<Node> producer = nullptr;  // the operation that made it; null for leaves
+  Tensor gradient = {};                      // of leaves
+
+  static Tensor wrap(TensorState state) { return Tensor(std::make_shared<TensorState>(std::move(state))); }
+  static const std::shared_ptr<TensorState>& of(const Tensor& tensor) { return tensor.state_; }
+};
+
+}  // namespace lockstep
