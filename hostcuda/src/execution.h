@@ -1,5 +1,7 @@
-// Runs a kernel's blocks: called by the workers of a device, each with its own slice of the grid.
+// How a device's worker runs its share of a kernel's grid.
 #pragma once
+
+#include <cuda_runtime.h>
 
 #include <cstdint>
 
@@ -7,7 +9,10 @@
 
 namespace hostcuda {
 
-// Runs the blocks [first_block, last_block) of the grid, in x, then y, then z order.
-void run_blocks(const KernelLaunch& launch, uint64_t first_block, uint64_t last_block);
+// Runs the blocks [first_block, last_block) of the grid, x fastest, on the calling thread, one after the
+// other. Returns cudaSuccess, or why the kernel was abandoned: cudaErrorIllegalAddress,
+// cudaErrorLaunchFailure (a fault of the kernel, already reported on stderr) or cudaErrorLaunchTimeout (its
+// threads wait for each other for ever).
+cudaError_t run_blocks(const KernelLaunch& launch, uint64_t first_block, uint64_t last_block);
 
 }  // namespace hostcuda

@@ -1,31 +1,170 @@
-// What kernels are written in: the CUDA keywords as macros, dim3 and the built-in variables. A placeholder
-// with one thread a block, until the fibers are in.
+// What device code sees of CUDA: the qualifiers, the built-in variables, barriers and warp collectives.
+// A block runs on one OS thread from start to end, so `__shared__` is a thread_local variable and a built-in
+// variable costs one load. Blocks of one thread run as a plain loop; the threads of larger ones are fibers
+// that switch only where they have to wait for each other (src/block.h).
 #pragma once
 
-#include <cmath>
 #include <cstdint>
+#include <cstring>
+#include <source_location>
+#include <type_traits>
+
+#include "hostcuda/device_atomics.h"
+#include "hostcuda/device_math.h"
+#include "hostcuda/vector_types.h"
 
 #define __global__
 #define __device__
 #define __host__
-#define __forceinline__ inline __attribute__((always_inline))
-#define __restrict__ __restrict
+#define __constant__
 #define __shared__ static thread_local
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define __forceinline__ inline __attribute__((always_inline))
+#define __align__(bytes) __attribute__((aligned(bytes)))
 
-struct uint3 {
-  unsigned int x, y, z;
-};
+#define HOSTCUDA_TLS constinit thread_local __attribute__((tls_model("initial-exec")))
+extern HOSTCUDA_TLS uint3 threadIdx;
+extern HOSTCUDA_TLS uint3 blockIdx;
+extern HOSTCUDA_TLS dim3 blockDim;
+extern HOSTCUDA_TLS dim3 gridDim;
+inline constexpr int warpSize = 32;
 
-struct dim3 {
-  unsigned int x, y, z;
-  constexpr dim3(unsigned int a = 1, unsigned int b = 1, unsigned int c = 1) : x(a), y(b), z(c) {}
-};
+namespace hostcuda::detail {
 
-inline thread_local uint3 threadIdx, blockIdx;
-inline thread_local dim3 blockDim, gridDim;
+using Site = std::source_location;
 
-inline void __syncthreads() {}
+// Whether this OS thread runs a block whose threads are fibers; without, there is nobody to wait for.
+extern HOSTCUDA_TLS bool threads_are_fibers;
+
+enum class BarrierResult { none, count, all, any };
+int barrier(BarrierResult result, bool predicate, const Site& site);
+
+enum class WarpOperation { sync, shuffle, vote };
+
+// Waits for all lanes of `mask` that have not exited. Shuffle: returns the value that lane `source` brought.
+// Vote: returns the lanes whose value was not 0.
+uint64_t warp_rendezvous(WarpOperation operation, unsigned mask, uint64_t value, int source,
+                         const Site& site);
+int lane();
+unsigned active_mask();
+
 template <typename T>
-T __shfl_xor_sync(unsigned, T value, int, int = 32) {
+concept Shuffled = std::is_arithmetic_v<T> && sizeof(T) <= 8;
+
+template <Shuffled T>
+inline T shuffle(unsigned mask, T value, int source, const Site& site) {
+  if (!threads_are_fibers) return value;
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(T));
+  bits = warp_rendezvous(WarpOperation::shuffle, mask, bits, source, site);
+  std::memcpy(&value, &bits, sizeof(T));
   return value;
 }
+
+inline unsigned ballot(unsigned mask, bool predicate, const Site& site) {
+  if (!threads_are_fibers) return predicate ? 1 : 0;
+  return static_cast<unsigned>(warp_rendezvous(WarpOperation::vote, mask, predicate, 0, site));
+}
+
+}  // namespace hostcuda::detail
+
+inline void __syncthreads(const hostcuda::detail::Site& site = hostcuda::detail::Site::current()) {
+  using namespace hostcuda::detail;
+  if (threads_are_fibers) barrier(BarrierResult::none, false, site);
+}
+
+inline int __syncthreads_count(int predicate,
+                               const hostcuda::detail::Site& site = hostcuda::detail::Site::current()) {
+  using namespace hostcuda::detail;
+  return threads_are_fibers ? barrier(BarrierResult::count, predicate != 0, site) : predicate != 0;
+}
+
+inline int __syncthreads_and(int predicate,
+                             const hostcuda::detail::Site& site = hostcuda::detail::Site::current()) {
+  using namespace hostcuda::detail;
+  return threads_are_fibers ? barrier(BarrierResult::all, predicate != 0, site) : predicate != 0;
+}
+
+inline int __syncthreads_or(int predicate,
+                            const hostcuda::detail::Site& site = hostcuda::detail::Site::current()) {
+  using namespace hostcuda::detail;
+  return threads_are_fibers ? barrier(BarrierResult::any, predicate != 0, site) : predicate != 0;
+}
+
+inline void __syncwarp(unsigned mask = 0xffffffffu,
+                       const hostcuda::detail::Site& site = hostcuda::detail::Site::current()) {
+  using namespace hostcuda::detail;
+  if (threads_are_fibers) warp_rendezvous(WarpOperation::sync, mask, 0, 0, site);
+}
+
+// The four shuffles split a warp into segments of `width` lanes (a power of two) and never leave the own one:
+// a source beyond its end is the caller itself, except in __shfl_sync, where it wraps around.
+template <hostcuda::detail::Shuffled T>
+inline T __shfl_sync(unsigned mask, T value, int source, int width = warpSize,
+                     const hostcuda::detail::Site& site = hostcuda::detail::Site::current()) {
+  const int segment = hostcuda::detail::lane() & ~(width - 1);
+  return hostcuda::detail::shuffle(mask, value, segment | (source & (width - 1)), site);
+}
+
+template <hostcuda::detail::Shuffled T>
+inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = warpSize,
+                        const hostcuda::detail::Site& site = hostcuda::detail::Site::current()) {
+  const int own = hostcuda::detail::lane();
+  const int source = own - static_cast<int>(delta);
+  return hostcuda::detail::shuffle(mask, value, source < (own & ~(width - 1)) ? own : source, site);
+}
+
+template <hostcuda::detail::Shuffled T>
+inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = warpSize,
+                          const hostcuda::detail::Site& site = hostcuda::detail::Site::current()) {
+  const int own = hostcuda::detail::lane();
+  const int source = own + static_cast<int>(delta);
+  return hostcuda::detail::shuffle(mask, value, source > (own | (width - 1)) ? own : source, site);
+}
+
+template <hostcuda::detail::Shuffled T>
+inline T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = warpSize,
+                         const hostcuda::detail::Site& site = hostcuda::detail::Site::current()) {
+  const int own = hostcuda::detail::lane();
+  const int source = own ^ lane_mask;  // an earlier segment may be read, a later one may not
+  return hostcuda::detail::shuffle(mask, value, source > (own | (width - 1)) ? own : source, site);
+}
+
+inline unsigned __ballot_sync(unsigned mask, int predicate,
+                              const hostcuda::detail::Site& site = hostcuda::detail::Site::current()) {
+  return hostcuda::detail::ballot(mask, predicate != 0, site);
+}
+
+inline int __any_sync(unsigned mask, int predicate,
+                      const hostcuda::detail::Site& site = hostcuda::detail::Site::current()) {
+  return hostcuda::detail::ballot(mask, predicate != 0, site) != 0;
+}
+
+inline int __all_sync(unsigned mask, int predicate,
+                      const hostcuda::detail::Site& site = hostcuda::detail::Site::current()) {
+  return hostcuda::detail::ballot(mask, predicate == 0, site) == 0;
+}
+
+inline unsigned __activemask() {
+  return hostcuda::detail::active_mask();
+}
+
+// Fences between the caller and the device, the block, or everything. Out of line: the thread sanitizer's
+// compilers refuse a fence in instrumented code.
+void __threadfence();
+inline void __threadfence_block() {
+  __threadfence();
+}
+inline void __threadfence_system() {
+  __threadfence();
+}
+
+template <typename T>
+inline T __ldg(const T* address) {
+  return *address;
+}
+
+// Nanoseconds of a steady clock, standing in for the cycles of a multiprocessor.
+long long clock64();
+void __nanosleep(unsigned nanoseconds);
