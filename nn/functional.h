@@ -1,0 +1,33 @@
+// The operations that layers are made of, as functions of tensors: each runs its kernels on the input's
+// device and records how to go back. Activations are NHWC; a row is one image.
+#pragma once
+
+#include "core/tensor.h"
+
+namespace lockstep::nn {
+
+// y[rows, out] = x[rows, in] w^T + b, with w: [out, in] and b: [out].
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
+
+// x: [batch, height, width, in], weight: [out, kh, kw, in], bias: [out]; y: [batch, height', width', out]
+// with height' = (height + 2 padding - kh) / stride + 1. Throws where the kernel is larger than the padded
+// image.
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, int stride = 1, int padding = 0);
+
+// Square windows over x: [batch, height, width, channels].
+Tensor max_pool2d(const Tensor& x, int kernel, int stride, int padding = 0);
+Tensor avg_pool2d(const Tensor& x, int kernel, int stride, int padding = 0);
+
+Tensor relu(const Tensor& x);
+Tensor sigmoid(const Tensor& x);
+
+// [batch, ...] -> [batch, everything else], a view.
+Tensor flatten(const Tensor& x);
+
+enum class Reduction { sum, mean };
+
+// The cross-entropy of logits [rows, classes] (float32) and labels [rows] (int32, in [0, classes)), summed
+// over the rows or averaged; one element. An empty batch gives 0, and zero gradients.
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Reduction reduction);
+
+}  // namespace lockstep::nn
