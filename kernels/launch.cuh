@@ -37,6 +37,15 @@ struct LaunchStream {
       : stream(s), site(where) {}
 };
 
+// Whether element and block kernels that this host thread launches run at their GPU block size, as fibers on
+// a CPU: always in checked mode, and where a test compares the two forms of a kernel. A GPU has but this
+// form.
+#ifdef __CUDACC__
+inline thread_local bool at_gpu_block_size = true;
+#else
+inline thread_local bool at_gpu_block_size = hostcuda::checked_mode();
+#endif
+
 // The grid-stride loop behind launch_elements, wherever a thread is a CUDA thread.
 template <typename F>
 __global__ void elements_kernel(int64_t n, F f) {
@@ -64,7 +73,7 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_
 
 template <int kThreads, typename Kernels, typename... Arguments>
 void launch_blocks(Kernels kernels, dim3 grid, LaunchStream stream, Arguments&&... arguments) {
-  launch(kernels.template operator()<kThreads>(), grid, dim3(kThreads), 0, stream,
+  launch(kernels(std::integral_constant<int, kThreads>{}), grid, dim3(kThreads), 0, stream,
          std::forward<Arguments>(arguments)...);
 }
 
@@ -102,17 +111,18 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_
 // block sums into the identity; in checked mode it runs at the GPU's block size, as fibers.
 template <int kThreads, typename Kernels, typename... Arguments>
 void launch_blocks(Kernels kernels, dim3 grid, LaunchStream stream, Arguments&&... arguments) {
-  if (hostcuda::checked_mode())
-    launch(kernels.template operator()<kThreads>(), grid, dim3(kThreads), 0, stream,
+  if (at_gpu_block_size)
+    launch(kernels(std::integral_constant<int, kThreads>{}), grid, dim3(kThreads), 0, stream,
            std::forward<Arguments>(arguments)...);
   else
-    launch(kernels.template operator()<1>(), grid, dim3(1), 0, stream, std::forward<Arguments>(arguments)...);
+    launch(kernels(std::integral_constant<int, 1>{}), grid, dim3(1), 0, stream,
+           std::forward<Arguments>(arguments)...);
 }
 
 template <typename F>
 void launch_elements(LaunchStream stream, int64_t n, F f) {
   if (n == 0) return;
-  if (hostcuda::checked_mode()) {
+  if (at_gpu_block_size) {
     launch(elements_kernel<F>, dim3(elements_grid(n)), dim3(kElementsBlock), 0, stream, n, f);
     return;
   }
@@ -137,7 +147,7 @@ T* dynamic_shared() {
 #endif
 
 // Wraps a kernel template `template <int kThreads, ...> __global__ void name(...)` for launch_blocks.
-#define LOCKSTEP_BLOCK_KERNEL(name) []<int kLockstepThreads>() { return name<kLockstepThreads>; }
+#define LOCKSTEP_BLOCK_KERNEL(name) [](auto threads) { return name<threads()>; }
 
 template <int kThreads>
 class BlockStride {
@@ -171,6 +181,17 @@ __device__ BlockStride<kThreads> block_stride(int64_t n) {
   return BlockStride<kThreads>(n);
 }
 
+// True in one thread of the block: the one that writes a result of the whole block.
+template <int kThreads>
+__device__ bool is_block_leader() {
+  return kThreads == 1 || threadIdx.x == 0;
+}
+
+// A grid for kernels whose blocks walk over `items` (rows, images) with a stride of gridDim.x.
+inline dim3 blocks_for(int64_t items) {
+  return dim3(static_cast<unsigned>(items < 1 << 20 ? items : 1 << 20));
+}
+
 namespace detail {
 
 // Combines one value a thread into one for the whole block, by warp shuffles and then across warps.
@@ -199,6 +220,27 @@ __device__ T block_reduce(T value, T identity, Combine combine) {
 template <int kThreads, typename T>
 __device__ T block_sum(T value) {
   return detail::block_reduce<kThreads>(value, T(0), [](T a, T b) { return a + b; });
+}
+
+// The sum of f(i) over [0, n), in every thread of the block, in an order that depends on n alone. A single
+// thread keeps kPartials partial sums side by side: they vectorise without -ffast-math, and round less.
+template <int kThreads, int kPartials = 16, typename F>
+__device__ float block_sum(int64_t n, F f) {
+  if constexpr (kThreads == 1) {
+    float partial[kPartials] = {};
+    int64_t i = 0;
+    for (; i + kPartials <= n; i += kPartials)
+      for (int lane = 0; lane < kPartials; ++lane) partial[lane] += f(i + lane);
+    const int rest = static_cast<int>(n - i);
+    for (int lane = 0; lane < rest; ++lane) partial[lane] += f(i + lane);
+    for (int half = kPartials / 2; half > 0; half /= 2)
+      for (int lane = 0; lane < half; ++lane) partial[lane] += partial[lane + half];
+    return partial[0];
+  } else {
+    float sum = 0;
+    for (int64_t i : block_stride<kThreads>(n)) sum += f(i);
+    return block_sum<kThreads>(sum);
+  }
 }
 
 // The largest `value` of the block's threads, in every thread. NaN is passed on.

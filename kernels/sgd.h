@@ -17,7 +17,7 @@ struct SgdSettings {
   float gradient_scale = 1;  // 1 / rows of the whole batch, where the loss is a sum
 };
 
-// velocity: [n], zero before the first step; may be null when momentum is 0.
+// velocity: [n], zero before the first step; when momentum is 0 it is left alone and may be null.
 void sgd_step(const SgdSettings& settings, float* weights, const float* gradient, float* velocity, int64_t n,
               cudaStream_t stream);
 

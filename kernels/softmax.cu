@@ -1,0 +1,81 @@
+// Softmax and cross-entropy: a block takes a row, finds its maximum, sums the exponentials (kept in dlogits
+// until the sum is known), and writes loss and gradient. A row of 10 or of 1000 classes is work for one warp.
+#include "kernels/softmax.h"
+
+#include "kernels/exp.cuh"
+#include "kernels/launch.cuh"
+
+namespace lockstep::kernels {
+
+template <int kThreads>
+__global__ void softmax_cross_entropy_kernel(const float* __restrict__ logits,
+                                             const int32_t* __restrict__ labels, int64_t rows, int classes,
+                                             float gradient_scale, float* __restrict__ row_loss,
+                                             float* __restrict__ dlogits) {
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const float* z = logits + row * classes;
+    float* dz = dlogits == nullptr ? nullptr : dlogits + row * classes;
+    const int label = labels[row];
+
+    float largest = -__builtin_huge_valf();
+    for (int64_t c : block_stride<kThreads>(classes)) {
+      const float v = z[c];
+      largest = (v > largest || v != v) ? v : largest;
+    }
+    largest = block_max<kThreads>(largest);
+
+    float sum;
+    if (dz == nullptr) {
+      sum = block_sum<kThreads>(classes, [=](int64_t c) { return exp_polynomial(z[c] - largest); });
+    } else {
+      for (int64_t c : block_stride<kThreads>(classes)) dz[c] = exp_polynomial(z[c] - largest);
+      sum = block_sum<kThreads>(classes, [=](int64_t c) { return dz[c]; });
+      const float factor = gradient_scale / sum;
+      for (int64_t c : block_stride<kThreads>(classes)) {
+        const float target = c == label ? gradient_scale : 0.0f;
+        dz[c] = dz[c] * factor - target;
+      }
+    }
+    if (is_block_leader<kThreads>()) row_loss[row] = logf(sum) + largest - z[label];
+  }
+}
+
+void softmax_cross_entropy(const float* logits, const int32_t* labels, int64_t rows, int classes,
+                           float gradient_scale, float* row_loss, float* dlogits, cudaStream_t stream) {
+  if (rows == 0) return;
+  launch_blocks<32>(LOCKSTEP_BLOCK_KERNEL(softmax_cross_entropy_kernel), blocks_for(rows), stream, logits,
+                    labels, rows, classes, gradient_scale, row_loss, dlogits);
+}
+
+// A thread takes a row; a block adds its count once.
+template <int kThreads>
+__global__ void count_correct_kernel(const float* __restrict__ logits, const int32_t* __restrict__ labels,
+                                     int64_t rows, int classes, int32_t* __restrict__ correct) {
+  constexpr int64_t kRows = 256;
+  const int64_t begin = blockIdx.x * kRows;
+  const int64_t count = begin + kRows < rows ? kRows : rows - begin;
+  int right = 0;
+  for (int64_t i : block_stride<kThreads>(count)) {
+    const float* z = logits + (begin + i) * classes;
+    float best = z[0];
+    int where = 0;
+    for (int c = 1; c < classes; ++c) {
+      const float v = z[c];
+      where = v > best ? c : where;
+      best = v > best ? v : best;
+    }
+    right += where == labels[begin + i];
+  }
+  right = block_sum<kThreads>(right);
+  if (is_block_leader<kThreads>() && right > 0) atomicAdd(correct, right);
+}
+
+void count_correct(const float* logits, const int32_t* labels, int64_t rows, int classes, int32_t* correct,
+                   cudaStream_t stream) {
+  if (rows == 0) return;
+  launch_blocks<256>(LOCKSTEP_BLOCK_KERNEL(count_correct_kernel),
+                     dim3(static_cast<unsigned>((rows + 255) / 256)), stream, logits, labels, rows, classes,
+                     correct);
+}
+
+}  // namespace lockstep::kernels
