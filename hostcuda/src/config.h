@@ -1,0 +1,27 @@
+// What the environment says about the machine that hostcuda plays: read once, at the first CUDA call.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace hostcuda {
+
+enum class PeerAccess {
+  possible,
+  impossible,  // HOSTCUDA_PEER=0: no device can access another
+  broken,      // HOSTCUDA_PEER=broken: access is reported, but peer copies deliver zeros, as behind an IOMMU
+};
+
+struct Config {
+  int devices = 1;                         // HOSTCUDA_DEVICES
+  int threads = 1;                         // HOSTCUDA_THREADS: workers a device
+  size_t memory = 0;                       // HOSTCUDA_MEMORY: bytes a device
+  double timeout = 300;                    // HOSTCUDA_TIMEOUT: seconds a host thread waits at most
+  PeerAccess peer = PeerAccess::possible;  // HOSTCUDA_PEER
+  bool checked = false;                    // HOSTCUDA_CHECK
+  std::string problem;  // what is wrong with the environment, in one line; empty where nothing is
+};
+
+const Config& config();
+
+}  // namespace hostcuda

@@ -1,0 +1,53 @@
+// Who owns an address: every allocation of device and pinned memory, live or freed. In checked mode each one
+// ends at a guard page, is filled with NaN, stays inaccessible once freed, and can be reached only while an
+// operation runs on a device that may access it.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace hostcuda {
+
+inline constexpr int kPinned = -1;  // the "device" of pinned host memory
+
+struct AddressInfo {
+  enum class State {
+    unknown,  // not memory of hostcuda
+    live,
+    freed,
+    guard,  // in a guard page or the slack around the allocation at `base`
+  };
+  State state = State::unknown;
+  int device = kPinned;
+  const void* base = nullptr;
+  size_t size = 0;
+};
+
+// For the fault handler too: takes no lock that the faulting thread may hold, and allocates nothing.
+AddressInfo describe_address(const void* address) noexcept;
+
+// At least 256-byte aligned. cudaErrorMemoryAllocation where `device` has not that much left. `bytes` > 0.
+cudaError_t allocate_memory(int device, size_t bytes, void** pointer);
+
+// Frees in two steps, so that the memory itself is touched in its stream's order: forget_memory takes the
+// allocation that starts at `pointer` out of the books (false: there is none of that kind), return_memory
+// gives the memory back.
+struct Forgotten {
+  void* block = nullptr;
+  size_t mapped = 0;
+};
+bool forget_memory(void* pointer, bool pinned, Forgotten* forgotten);
+void return_memory(const Forgotten& forgotten);
+
+size_t memory_in_use(int device);
+
+// Checked mode only. The devices in `mask` (bit d: device d) become accessible, all others inaccessible.
+void set_accessible(uint64_t mask);
+// What an operation has overwritten outside allocations since they were made, in one line; empty: nothing.
+// The damage is repaired, so it is reported once.
+std::string find_overruns();
+
+}  // namespace hostcuda
