@@ -1,0 +1,39 @@
+// The three ways to a convolution between which kernels/conv.cu chooses: cuDNN, im2col and a matrix product,
+// and a direct kernel for few channels. Each takes what conv.h describes, with batch > 0.
+#pragma once
+
+#include "kernels/conv.h"
+
+namespace lockstep::kernels {
+
+// cuDNN, float32 NHWC, deterministic algorithms only. `supports` asks cuDNN, once a shape and device.
+bool conv2d_library_supports(const MathContext& context, const Conv2dShape& shape, ConvPass pass);
+size_t conv2d_library_workspace_bytes(const MathContext& context, const Conv2dShape& shape, ConvPass pass);
+void conv2d_library_forward(const MathContext& context, const Conv2dShape& shape, const float* x,
+                            const float* w, float* y, void* workspace);
+void conv2d_library_backward_data(const MathContext& context, const Conv2dShape& shape, const float* dy,
+                                  const float* w, float* dx, void* workspace);
+void conv2d_library_backward_filter(const MathContext& context, const Conv2dShape& shape, const float* x,
+                                    const float* dy, float* dw, void* workspace);
+
+// im2col and the tiled matrix product.
+size_t conv2d_im2col_workspace_bytes(const Conv2dShape& shape);
+void conv2d_im2col_forward(const MathContext& context, const Conv2dShape& shape, const float* x,
+                           const float* w, const float* bias, float* y, void* workspace);
+void conv2d_im2col_backward_data(const MathContext& context, const Conv2dShape& shape, const float* dy,
+                                 const float* w, float* dx, void* workspace);
+void conv2d_im2col_backward_filter(const MathContext& context, const Conv2dShape& shape, const float* x,
+                                   const float* dy, float* dw, void* workspace);
+
+// The direct kernel. Any shape, but backward data only with stride 1.
+size_t conv2d_direct_correlation_workspace_bytes(const Conv2dShape& shape, ConvPass pass);
+size_t conv2d_direct_filter_workspace_bytes(const Conv2dShape& shape);
+
+void conv2d_direct_forward(cudaStream_t stream, const Conv2dShape& shape, const float* x, const float* w,
+                           const float* bias, float* y, void* workspace);
+void conv2d_direct_backward_data(cudaStream_t stream, const Conv2dShape& shape, const float* dy,
+                                 const float* w, float* dx, void* workspace);
+void conv2d_direct_backward_filter(cudaStream_t stream, const Conv2dShape& shape, const float* x,
+                                   const float* dy, float* dw, void* workspace);
+
+}  // namespace lockstep::kernels
