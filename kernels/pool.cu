@@ -72,10 +72,10 @@ __global__ void pool2d_forward_kernel(PoolGeometry g, int64_t rows, int block_ro
     uint8_t* argmax_row = argmax + row * out_row_size;
     for_each_channel<kThreads, (kTile > 0)>(
         g.out_width, g.channels, [=](auto lanes, int column, int channel) {
-          using Lanes = ChannelLanes<lanes()>;
+          using Lanes = decltype(lanes);
           const Interval w = inputs_of<kTile>(g, column, g.width);
           const int w_count = kTile > 0 ? kTile : w.end - w.begin;
-          const int first = (h.begin - h.origin) * kernel + (w.begin - w.origin);
+          [[maybe_unused]] const int first = (h.begin - h.origin) * kernel + (w.begin - w.origin);
           const float* corner = image + h.begin * row_size + w.begin * g.channels + channel;
           const int64_t out = column * g.channels + channel;
           typename Lanes::Floats value = {};
@@ -120,7 +120,7 @@ __global__ void pool2d_backward_kernel(PoolGeometry g, int64_t rows, int block_r
     const Interval h = outputs_of(g, static_cast<int>(row % g.height), g.out_height);
     float* dx_row = dx + row * row_size;
     for_each_channel<kThreads, false>(g.width, g.channels, [=](auto lanes, int column, int channel) {
-      using Lanes = ChannelLanes<lanes()>;
+      using Lanes = decltype(lanes);
       const Interval w = outputs_of(g, column, g.out_width);
       typename Lanes::Floats sum = {};
       for (int r = h.begin; r < h.end; ++r) {
@@ -156,7 +156,7 @@ __global__ void pool2d_backward_tiles_kernel(PoolGeometry g, int64_t rows, int b
     const int out_h = static_cast<int>(row % g.out_height);
     float* corner_row = dx + (row / g.out_height * g.height + out_h * kTile) * row_size;
     for_each_channel<kThreads, true>(g.out_width, g.channels, [=](auto lanes, int column, int channel) {
-      using Lanes = ChannelLanes<lanes()>;
+      using Lanes = decltype(lanes);
       const int64_t out = row * out_row_size + column * g.channels + channel;
       const typename Lanes::Floats gradient = Lanes::load(dy + out);
       typename Lanes::Ints where = {};

@@ -9,12 +9,22 @@
 
 namespace lockstep::kernels {
 
-// kCount neighbouring channels: their values, and small integers of the same number.
+namespace detail {
 template <int kCount>
-struct ChannelLanes {
+struct Vectors {
   typedef float Floats __attribute__((vector_size(kCount * sizeof(float))));
   typedef int Ints __attribute__((vector_size(kCount * sizeof(int))));
   typedef uint8_t Bytes __attribute__((vector_size(kCount)));
+};
+}  // namespace detail
+
+// kCount neighbouring channels: their values, and small integers of the same number.
+template <int kCount>
+struct ChannelLanes {
+  static constexpr int kChannels = kCount;
+  using Floats = typename detail::Vectors<kCount>::Floats;
+  using Ints = typename detail::Vectors<kCount>::Ints;
+  using Bytes = typename detail::Vectors<kCount>::Bytes;
 
   static Floats load(const float* p) {
     Floats value;
@@ -35,6 +45,7 @@ struct ChannelLanes {
 
 template <>
 struct ChannelLanes<1> {
+  static constexpr int kChannels = 1;
   using Floats = float;
   using Ints = int;
   static __device__ Floats load(const float* p) { return *p; }
@@ -43,40 +54,39 @@ struct ChannelLanes<1> {
   static __device__ void store_bytes(uint8_t* p, Ints value) { *p = static_cast<uint8_t>(value); }
 };
 
-// Calls f(lanes, column, channel) so that every channel of every column of a row is handled, by `lanes`
-// channels at a time from `channel` on, in ascending order. The last vector of a column overlaps its
-// predecessor instead of leaving a rest. With kOverrun, 4 to 7 channels are handled as 8: f may then read
-// and write up to 4 floats past a column's channels, which is done only where another column follows, whose
-// own results are written later. Without, f never leaves its column.
+// Calls f(lanes, column, channel), lanes a ChannelLanes, so that every channel of every column of a row is
+// handled, in ascending order. The last vector of a column overlaps its predecessor instead of leaving a
+// rest. With kOverrun, 4 to 7 channels are handled as 8: f may then read and write up to 4 floats past a
+// column's channels, which is done only where another column follows, whose own results are written later.
+// Without, f never leaves its column.
 template <int kThreads, bool kOverrun, typename F>
 __device__ void for_each_channel(int columns, int channels, F f) {
   if constexpr (kThreads > 1) {
     for (int64_t i : block_stride<kThreads>(static_cast<int64_t>(columns) * channels)) {
       const unsigned item = static_cast<unsigned>(i);
       const unsigned column = item / static_cast<unsigned>(channels);
-      f(std::integral_constant<int, 1>{}, static_cast<int>(column),
+      f(ChannelLanes<1>{}, static_cast<int>(column),
         static_cast<int>(item - column * static_cast<unsigned>(channels)));
     }
   } else {
-    const auto vectors = [&](auto lanes, int column) {
-      for (int c = 0; c < channels; c += lanes())
-        f(lanes, column, c + lanes() <= channels ? c : channels - lanes());
+    const auto each = [&](auto lanes, int first_column) {
+      constexpr int kStep = decltype(lanes)::kChannels;
+      for (int column = first_column; column < columns; ++column)
+        for (int c = 0; c < channels; c += kStep)
+          f(lanes, column, c + kStep <= channels ? c : channels - kStep);
     };
-    constexpr std::integral_constant<int, kLaneChannels> kWide{};
-    constexpr std::integral_constant < int, kLaneChannels<8 ? kLaneChannels : 8> kMiddle{};
-    constexpr std::integral_constant<int, 4> kNarrow{};
-    constexpr std::integral_constant<int, 1> kSingle{};
-    int column = 0;
-    if (channels >= kWide()) {
-      for (; column < columns; ++column) vectors(kWide, column);
-    } else if (channels >= kMiddle()) {
-      for (; column < columns; ++column) vectors(kMiddle, column);
-    } else if (channels >= kNarrow()) {
+    constexpr int kMiddle = kLaneChannels < 8 ? kLaneChannels : 8;
+    if (channels >= kLaneChannels) {
+      each(ChannelLanes<kLaneChannels>{}, 0);
+    } else if (channels >= kMiddle) {
+      each(ChannelLanes<kMiddle>{}, 0);
+    } else if (channels >= 4) {
+      int column = 0;
       if constexpr (kOverrun)
-        for (; column + 1 < columns; ++column) f(kMiddle, column, 0);
-      for (; column < columns; ++column) vectors(kNarrow, column);
+        for (; column + 1 < columns; ++column) f(ChannelLanes<kMiddle>{}, column, 0);
+      each(ChannelLanes<4>{}, column);
     } else {
-      for (; column < columns; ++column) vectors(kSingle, column);
+      each(ChannelLanes<1>{}, 0);
     }
   }
 }

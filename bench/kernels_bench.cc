@@ -1,0 +1,267 @@
+// The memory-bound kernels at the sizes that LeNet (batch 256) and a ResNet-like network (batch 32) use.
+// Bytes per second count every array once a pass over it: compare them with the machine's copy bandwidth.
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/bias.h"
+#include "kernels/check.h"
+#include "kernels/elementwise.h"
+#include "kernels/gather.h"
+#include "kernels/pool.h"
+#include "kernels/random.h"
+#include "kernels/reduce.h"
+#include "kernels/sgd.h"
+#include "kernels/softmax.h"
+
+namespace {
+
+using namespace lockstep;
+using namespace lockstep::kernels;
+
+// Device memory for the time of one benchmark.
+template <typename T>
+class Array {
+ public:
+  explicit Array(int64_t n) { LOCKSTEP_CUDA(cudaMalloc(&data_, static_cast<size_t>(n) * sizeof(T))); }
+  ~Array() { cudaFree(data_); }
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+  operator T*() const { return data_; }
+
+ private:
+  T* data_ = nullptr;
+};
+
+class Stream {
+ public:
+  Stream() { LOCKSTEP_CUDA(cudaStreamCreate(&stream_)); }
+  ~Stream() { cudaStreamDestroy(stream_); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  operator cudaStream_t() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+struct Floats : Array<float> {
+  Floats(int64_t n, cudaStream_t stream) : Array<float>(n) { random_normal(*this, n, 0, 1, 1, 0, stream); }
+};
+
+// Times `enqueue` with the device idle before and after, and reports the bytes it moves.
+template <typename F>
+void measure(benchmark::State& state, cudaStream_t stream, int64_t bytes, F enqueue) {
+  LOCKSTEP_CUDA(cudaStreamSynchronize(stream));
+  for (auto _ : state) {
+    enqueue();
+    LOCKSTEP_CUDA(cudaStreamSynchronize(stream));
+  }
+  state.SetBytesProcessed(state.iterations() * bytes);
+}
+
+void fill_bench(benchmark::State& state) {
+  const int64_t n = state.range(0);
+  const Stream stream;
+  const Floats x(n, stream);
+  measure(state, stream, 4 * n, [&] { fill(x, 1, n, stream); });
+}
+
+void add_into_bench(benchmark::State& state) {
+  const int64_t n = state.range(0);
+  const Stream stream;
+  const Floats x(n, stream), y(n, stream);
+  measure(state, stream, 12 * n, [&] { add_into(y, x, n, stream); });
+}
+
+void scale_by_bench(benchmark::State& state) {
+  const int64_t n = state.range(0);
+  const Stream stream;
+  const Floats x(n, stream), y(n, stream), factor(1, stream);
+  measure(state, stream, 8 * n, [&] { scale_by(x, factor, y, n, stream); });
+}
+
+void relu_forward_bench(benchmark::State& state) {
+  const int64_t n = state.range(0);
+  const Stream stream;
+  const Floats x(n, stream), y(n, stream);
+  measure(state, stream, 8 * n, [&] { relu_forward(x, y, n, stream); });
+}
+
+void relu_backward_bench(benchmark::State& state) {
+  const int64_t n = state.range(0);
+  const Stream stream;
+  const Floats y(n, stream), dy(n, stream), dx(n, stream);
+  measure(state, stream, 12 * n, [&] { relu_backward(y, dy, dx, n, stream); });
+}
+
+void sigmoid_forward_bench(benchmark::State& state) {
+  const int64_t n = state.range(0);
+  const Stream stream;
+  const Floats x(n, stream), y(n, stream);
+  measure(state, stream, 8 * n, [&] { sigmoid_forward(x, y, n, stream); });
+}
+
+void sigmoid_backward_bench(benchmark::State& state) {
+  const int64_t n = state.range(0);
+  const Stream stream;
+  const Floats y(n, stream), dy(n, stream), dx(n, stream);
+  measure(state, stream, 12 * n, [&] { sigmoid_backward(y, dy, dx, n, stream); });
+}
+
+void sgd_bench(benchmark::State& state) {
+  const int64_t n = state.range(0);
+  const Stream stream;
+  const Floats w(n, stream), g(n, stream), v(n, stream);
+  const SgdSettings settings{
+      .learning_rate = 1e-6f, .momentum = 0.9f, .weight_decay = 5e-4f, .nesterov = true};
+  measure(state, stream, 20 * n, [&] { sgd_step(settings, w, g, v, n, stream); });
+}
+
+void reduce_sum_bench(benchmark::State& state) {
+  const int64_t n = state.range(0);
+  const Stream stream;
+  const Floats x(n, stream), sum(1, stream);
+  measure(state, stream, 4 * n, [&] { reduce_sum(x, n, 1, sum, stream); });
+}
+
+// Elements that stay in the first-level cache, LeNet's convolution outputs, a ResNet-like activation.
+void element_sizes(benchmark::internal::Benchmark* b) {
+  b->Arg(2048)->Arg(256 * 8 * 8 * 16)->Arg(256 * 24 * 24 * 6)->Arg(32 * 56 * 56 * 64);
+}
+BENCHMARK(fill_bench)->Apply(element_sizes);
+BENCHMARK(add_into_bench)->Apply(element_sizes);
+BENCHMARK(scale_by_bench)->Apply(element_sizes);
+BENCHMARK(relu_forward_bench)->Apply(element_sizes);
+BENCHMARK(relu_backward_bench)->Apply(element_sizes);
+BENCHMARK(sigmoid_forward_bench)->Apply(element_sizes);
+BENCHMARK(sigmoid_backward_bench)->Apply(element_sizes);
+BENCHMARK(reduce_sum_bench)->Apply(element_sizes);
+BENCHMARK(sgd_bench)->Arg(44426)->Arg(11173962);
+
+void bias_add_bench(benchmark::State& state) {
+  const int64_t rows = state.range(0);
+  const int channels = static_cast<int>(state.range(1));
+  const Stream stream;
+  const Floats y(rows * channels, stream), bias(channels, stream);
+  measure(state, stream, 8 * rows * channels, [&] { bias_add(y, bias, rows, channels, stream); });
+}
+
+void bias_gradient_bench(benchmark::State& state) {
+  const int64_t rows = state.range(0);
+  const int channels = static_cast<int>(state.range(1));
+  const Stream stream;
+  const Floats dy(rows * channels, stream), dbias(channels, stream);
+  measure(state, stream, 4 * rows * channels, [&] { bias_gradient(dy, dbias, rows, channels, stream); });
+}
+
+void bias_sizes(benchmark::internal::Benchmark* b) {
+  b->Args({256 * 24 * 24, 6})->Args({256 * 8 * 8, 16})->Args({256, 120})->Args({256, 84})->Args({256, 10});
+  b->Args({32 * 56 * 56, 64});
+}
+BENCHMARK(bias_add_bench)->Apply(bias_sizes);
+BENCHMARK(bias_gradient_bench)->Apply(bias_sizes);
+
+// Arguments: batch, extent, channels, kernel, stride, padding.
+Pool2dShape pool_shape(const benchmark::State& state) {
+  const auto at = [&](int i) { return static_cast<int>(state.range(i)); };
+  return {state.range(0), at(1), at(1), at(2), at(3), at(4), at(5)};
+}
+
+void max_pool_forward_bench(benchmark::State& state) {
+  const Pool2dShape shape = pool_shape(state);
+  const Stream stream;
+  const Floats x(shape.input_size(), stream), y(shape.output_size(), stream);
+  const Array<uint8_t> argmax(shape.output_size());
+  measure(state, stream, 4 * shape.input_size() + 5 * shape.output_size(),
+          [&] { max_pool2d_forward(shape, x, y, argmax, stream); });
+}
+
+void max_pool_backward_bench(benchmark::State& state) {
+  const Pool2dShape shape = pool_shape(state);
+  const Stream stream;
+  const Floats x(shape.input_size(), stream), y(shape.output_size(), stream);
+  const Array<uint8_t> argmax(shape.output_size());
+  max_pool2d_forward(shape, x, y, argmax, stream);
+  measure(state, stream, 4 * shape.input_size() + 5 * shape.output_size(),
+          [&] { max_pool2d_backward(shape, y, argmax, x, stream); });
+}
+
+void avg_pool_forward_bench(benchmark::State& state) {
+  const Pool2dShape shape = pool_shape(state);
+  const Stream stream;
+  const Floats x(shape.input_size(), stream), y(shape.output_size(), stream);
+  measure(state, stream, 4 * (shape.input_size() + shape.output_size()),
+          [&] { avg_pool2d_forward(shape, x, y, stream); });
+}
+
+void avg_pool_backward_bench(benchmark::State& state) {
+  const Pool2dShape shape = pool_shape(state);
+  const Stream stream;
+  const Floats x(shape.input_size(), stream), y(shape.output_size(), stream);
+  measure(state, stream, 4 * (shape.input_size() + shape.output_size()),
+          [&] { avg_pool2d_backward(shape, y, x, stream); });
+}
+
+void pool_sizes(benchmark::internal::Benchmark* b) {
+  b->Args({256, 24, 6, 2, 2, 0})->Args({256, 8, 16, 2, 2, 0})->Args({256, 26, 20, 2, 2, 0});
+  b->Args({32, 56, 64, 2, 2, 0})->Args({32, 56, 64, 3, 2, 1});
+}
+BENCHMARK(max_pool_forward_bench)->Apply(pool_sizes);
+BENCHMARK(max_pool_backward_bench)->Apply(pool_sizes);
+BENCHMARK(avg_pool_forward_bench)->Apply(pool_sizes);
+BENCHMARK(avg_pool_backward_bench)->Apply(pool_sizes);
+
+// A zeroed array of labels: valid for every number of classes.
+struct Labels : Array<int32_t> {
+  Labels(int64_t n, cudaStream_t stream) : Array<int32_t>(n) {
+    LOCKSTEP_CUDA(cudaMemsetAsync(*this, 0, static_cast<size_t>(n) * sizeof(int32_t), stream));
+  }
+};
+
+void softmax_bench(benchmark::State& state) {
+  const int64_t rows = state.range(0);
+  const int classes = static_cast<int>(state.range(1));
+  const Stream stream;
+  const Floats logits(rows * classes, stream), gradient(rows * classes, stream), loss(rows, stream);
+  const Labels labels(rows, stream);
+  measure(state, stream, 8 * rows * (classes + 1),
+          [&] { softmax_cross_entropy(logits, labels, rows, classes, 1, loss, gradient, stream); });
+}
+BENCHMARK(softmax_bench)->Args({256, 10})->Args({256, 1000});
+
+void count_correct_bench(benchmark::State& state) {
+  const int64_t rows = state.range(0);
+  const int classes = static_cast<int>(state.range(1));
+  const Stream stream;
+  const Floats logits(rows * classes, stream);
+  const Labels labels(rows, stream), correct(1, stream);
+  measure(state, stream, 4 * rows * (classes + 1),
+          [&] { count_correct(logits, labels, rows, classes, correct, stream); });
+}
+BENCHMARK(count_correct_bench)->Args({256, 10})->Args({256, 1000});
+
+void gather_bench(benchmark::State& state) {
+  const int64_t rows = 256;
+  const int pixels = 784;
+  const Stream stream;
+  const Array<uint8_t> images(rows * pixels), labels(rows);
+  LOCKSTEP_CUDA(cudaMemsetAsync(images, 1, rows * pixels, stream));
+  LOCKSTEP_CUDA(cudaMemsetAsync(labels, 1, rows, stream));
+  const Labels order(rows, stream), y(rows, stream);
+  const Floats x(rows * pixels, stream);
+  measure(state, stream, rows * (5 * pixels + 9),
+          [&] { gather_batch(images, labels, order, rows, pixels, 0.3f, 0.4f, x, y, stream); });
+}
+BENCHMARK(gather_bench);
+
+void random_normal_bench(benchmark::State& state) {
+  const int64_t n = state.range(0);
+  const Stream stream;
+  const Floats x(n, stream);
+  measure(state, stream, 4 * n, [&] { random_normal(x, n, 0, 1, 1, 0, stream); });
+}
+BENCHMARK(random_normal_bench)->Arg(44426)->Arg(1 << 20);
+
+}  // namespace
