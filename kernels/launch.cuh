@@ -23,11 +23,9 @@ namespace lockstep::kernels {
 
 #ifdef __CUDACC__
 inline constexpr bool kOnGpu = true;
-inline constexpr int kLaneChannels = 4;  // neighbouring channels a thread handles: one float4
 #define LOCKSTEP_UNROLL _Pragma("unroll")
 #else
 inline constexpr bool kOnGpu = false;
-inline constexpr int kLaneChannels = 16;  // one cache line
 #define LOCKSTEP_UNROLL _Pragma("GCC unroll 32")
 #endif
 

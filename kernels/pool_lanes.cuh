@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/launch.cuh"
+#include "kernels/lanes.cuh"
 
 namespace lockstep::kernels {
 
@@ -75,9 +75,9 @@ __device__ void for_each_channel(int columns, int channels, F f) {
         for (int c = 0; c < channels; c += kStep)
           f(lanes, column, c + kStep <= channels ? c : channels - kStep);
     };
-    constexpr int kMiddle = kLaneChannels < 8 ? kLaneChannels : 8;
-    if (channels >= kLaneChannels) {
-      each(ChannelLanes<kLaneChannels>{}, 0);
+    constexpr int kMiddle = kVectorLanes < 8 ? kVectorLanes : 8;
+    if (channels >= kVectorLanes) {
+      each(ChannelLanes<kVectorLanes>{}, 0);
     } else if (channels >= kMiddle) {
       each(ChannelLanes<kMiddle>{}, 0);
     } else if (channels >= 4) {
