@@ -1,0 +1,311 @@
+// The executor: sums over every number of ranks, counts and alignments, compared bit for bit; the order of
+// the sums; its place in the order of the streams; what it allocates; what it refuses. Run again with other
+// numbers of physical devices, with peer access off or broken, and in checked mode (tests/CMakeLists.txt).
+#include "parallel/allreduce.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+#include <thread>
+
+#include "core/pool.h"
+#include "kernels/check.h"
+#include "kernels/elementwise.h"
+#include "tests/parallel/buffers.h"
+
+namespace lockstep::parallel {
+namespace {
+
+const std::vector<int> kRanks{1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17};
+
+class AllreduceTest : public testing::TestWithParam<std::string> {
+ protected:
+  const Algorithm algorithm_ = algorithm_named(GetParam());
+};
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, AllreduceTest, testing::ValuesIn(algorithm_names()),
+                         [](const auto& test) { return test.param; });
+
+TEST_P(AllreduceTest, WritesTheSumIntoEveryBuffer) {
+  for (const int n : kRanks) {
+    const std::vector<Device> devices = make_devices(n);
+    for (const int64_t count : std::set<int64_t>{0, 1, n - 1, n, n + 1, 32 * n - 1, 32 * n, 32 * n + 1}) {
+      for (const int64_t offset : {0, 1, 3}) {
+        const Values values = small_integers(n, count);
+        const Buffers buffers(devices, values, offset);
+        allreduce(buffers.data(), algorithm_);
+        EXPECT_TRUE(buffers.all_hold(sum_of(values)))
+            << n << " ranks, " << count << " elements, " << offset << " floats off alignment";
+      }
+    }
+  }
+}
+
+TEST_P(AllreduceTest, SumsAMillionElements) {
+  for (const int n : {2, 3, 8}) {
+    const Values values = small_integers(n, 1000003);
+    const Buffers buffers(make_devices(n), values);
+    allreduce(buffers.data(), algorithm_);
+    EXPECT_TRUE(buffers.all_hold(sum_of(values))) << n << " ranks";
+  }
+}
+
+TEST_P(AllreduceTest, GivesTheChaptersWorkedExample) {
+  const std::vector<Device> devices = make_devices(2);
+  const std::vector<Tensor> data{Tensor::from_host<float>({1, 1}, {1, 2}, devices[0]),
+                                 Tensor::from_host<float>({2, 2}, {1, 2}, devices[1])};
+  allreduce(data, algorithm_);
+  EXPECT_EQ(data[0].to_host<float>(), (std::vector<float>{3, 3}));
+  EXPECT_EQ(data[1].to_host<float>(), (std::vector<float>{3, 3}));
+}
+
+// --- the order of the sums
+
+Values random_floats(int ranks, int64_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0, 1);
+  Values values(static_cast<size_t>(ranks), std::vector<float>(static_cast<size_t>(count)));
+  for (auto& buffer : values)
+    for (float& value : buffer) value = normal(random) * std::exp2(normal(random) * 4);
+  return values;
+}
+
+// What rank r of the tree passes up: its own value, then its left subtree's, then its right one's.
+float tree_sum(const Values& values, size_t rank, size_t i) {
+  if (rank >= values.size()) return -0.0f;  // x + -0 is x, for every x
+  return values[rank][i] + tree_sum(values, 2 * rank + 1, i) + tree_sum(values, 2 * rank + 2, i);
+}
+
+// The sums of each algorithm, written down without its plan: the star adds ranks in order; the ring sums
+// slice c from rank c onwards, once around; the tree sums as a tree.
+std::vector<float> serial_sum(const std::string& algorithm, const Values& values) {
+  const size_t n = values.size(), count = values[0].size();
+  std::vector<float> sum(count);
+  const size_t unit = count >= 32 * n ? 32 : 1;
+  for (size_t i = 0; i < count; ++i) {
+    if (algorithm == "tree") {
+      sum[i] = tree_sum(values, 0, i);
+      continue;
+    }
+    size_t start = 0;
+    if (algorithm == "ring")
+      while (start + 1 < n && i >= count / unit * (start + 1) / n * unit) ++start;
+    sum[i] = values[start][i];
+    for (size_t j = 1; j < n; ++j) sum[i] = values[(start + j) % n][i] + sum[i];
+  }
+  return sum;
+}
+
+TEST_P(AllreduceTest, SumsInOneOrderBitForBit) {
+  const unsigned seed = 7;
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  for (const int n : kRanks) {
+    for (const int64_t count : {5, 1000, 20011}) {
+      const Values values = random_floats(n, count, seed);
+      const std::vector<float> want = serial_sum(GetParam(), values);
+      for (int run = 0; run < 2; ++run) {
+        const Buffers buffers(make_devices(n), values);
+        allreduce(buffers.data(), algorithm_);
+        EXPECT_TRUE(buffers.all_hold(want)) << n << " ranks, " << count << " elements, run " << run;
+      }
+    }
+  }
+}
+
+// --- its place in the order of the streams
+
+TEST_P(AllreduceTest, RepeatsWithoutTheHostWaiting) {
+  for (const int n : {2, 3, 4, 8, 17}) {
+    const std::vector<Device> devices = make_devices(n);
+    const Values values = small_integers(n, 5000);
+    const Buffers buffers(devices, values);
+    Allreduce reduce(devices, algorithm_);
+    const int repeats = 5;  // 8 * 17^5 is below 2^24: still exact
+    for (int i = 0; i < repeats; ++i) reduce(buffers.data());
+    std::vector<float> want = sum_of(values);
+    for (float& value : want)
+      for (int i = 1; i < repeats; ++i) value *= static_cast<float>(n);
+    EXPECT_TRUE(buffers.all_hold(want)) << n << " ranks";
+  }
+}
+
+TEST_P(AllreduceTest, ComesAfterWhatTheCallerEnqueuedAndBeforeWhatFollows) {
+  const int64_t count = 100000;
+  for (const int n : {2, 3, 5, 8}) {
+    const std::vector<Device> devices = make_devices(n);
+    const Buffers buffers(devices, small_integers(n, count));
+    float want = 0;
+    for (int step = 0; step < 4; ++step) {
+      float sum = 0;
+      for (int rank = 0; rank < n; ++rank) {
+        const DeviceGuard guard(devices[rank]);
+        float* data = buffers.data()[rank].data<float>();
+        const float value = static_cast<float>(rank + step);
+        // Unequal work before, so that ranks arrive at different times.
+        for (int i = 0; i <= rank % 3; ++i) kernels::fill(data, value, count, devices[rank].stream());
+        sum += value;
+      }
+      allreduce(buffers.data(), algorithm_);
+      for (int rank = 0; rank < n; ++rank) {
+        const DeviceGuard guard(devices[rank]);
+        kernels::scale(buffers.data()[rank].data<float>(), 2.0f, count, devices[rank].stream());
+      }
+      want = 2 * sum;
+    }
+    EXPECT_TRUE(buffers.all_hold(std::vector<float>(count, want))) << n << " ranks";
+  }
+}
+
+TEST_P(AllreduceTest, BuffersOfManySizesShareOneCommunicator) {
+  const int n = 4;
+  const std::vector<Device> devices = make_devices(n);
+  Allreduce reduce(devices, algorithm_);
+  const std::vector<int64_t> counts{10, 3000, 1, 0, 150, 70000, 3000, 10};
+  std::vector<Buffers> buffers;
+  for (const int64_t count : counts) buffers.emplace_back(devices, small_integers(n, count));
+  for (const Buffers& each : buffers) reduce(each.data());
+  for (size_t i = 0; i < counts.size(); ++i)
+    EXPECT_TRUE(buffers[i].all_hold(sum_of(small_integers(n, counts[i])))) << counts[i] << " elements";
+}
+
+TEST_P(AllreduceTest, TwoCommunicatorsInterleaveOnTheSameDevices) {
+  for (const int n : {2, 4, 7}) {
+    const std::vector<Device> devices = make_devices(n);
+    std::vector<Device> turned(devices.rbegin(), devices.rend());  // rank 0 is another device
+    Allreduce one(devices, algorithm_), other(turned, ring);
+    const Values values = small_integers(n, 4001), others = small_integers(n, 777, 1);
+    const Buffers a(devices, values), b(turned, others);
+    for (int i = 0; i < 4; ++i) {
+      one(a.data());
+      other(b.data());
+    }
+    const auto times = [](std::vector<float> sum, int n_cubed) {
+      for (float& value : sum) value *= static_cast<float>(n_cubed);
+      return sum;
+    };
+    EXPECT_TRUE(a.all_hold(times(sum_of(values), n * n * n))) << n << " ranks";
+    EXPECT_TRUE(b.all_hold(times(sum_of(others), n * n * n))) << n << " ranks";
+  }
+}
+
+TEST_P(AllreduceTest, TwoHostThreadsMayCallAtOnce) {
+  const int n = 4;
+  const std::vector<Device> devices = make_devices(n);
+  std::vector<Buffers> buffers;
+  for (int i = 0; i < 2; ++i) buffers.emplace_back(devices, small_integers(n, 3001, i));
+  for (const bool shared : {false, true}) {  // communicators of their own, or the one behind the function
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 2; ++i)
+      threads.emplace_back([&, i] {
+        Allreduce own(devices, algorithm_);
+        for (int repeat = 0; repeat < 2; ++repeat)
+          shared ? allreduce(buffers[i].data(), algorithm_) : own(buffers[i].data());
+      });
+    for (std::thread& thread : threads) thread.join();
+  }
+  for (int i = 0; i < 2; ++i) {
+    std::vector<float> want = sum_of(small_integers(n, 3001, i));
+    for (float& value : want) value *= n * n * n;
+    EXPECT_TRUE(buffers[i].all_hold(want)) << "thread " << i;
+  }
+}
+
+TEST_P(AllreduceTest, AllocatesNothingAfterTheFirstCall) {
+  const int n = 4;
+  const std::vector<Device> devices = make_devices(n);
+  const Buffers buffers(devices, small_integers(n, 10007));
+  Allreduce reduce(devices, algorithm_);
+  reduce(buffers.data());
+  std::vector<PoolStatistics> before;
+  for (const Device& device : devices) before.push_back(device.pool().statistics());
+  for (int i = 0; i < 10; ++i) reduce(buffers.data());
+  for (int i = 0; i < n; ++i) {
+    const PoolStatistics now = devices[i].pool().statistics();
+    EXPECT_EQ(now.in_use, before[i].in_use) << "device " << i;
+    EXPECT_EQ(now.reserved, before[i].reserved) << "device " << i;
+  }
+}
+
+// --- what it refuses
+
+std::string refusal(const std::vector<Tensor>& data, Algorithm algorithm = ring) {
+  try {
+    allreduce(data, algorithm);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Allreduce, RefusesBuffersThatDoNotFitTogetherAndLeavesThemAlone) {
+  const std::vector<Device> devices = make_devices(3);
+  const Tensor a = Tensor::from_host<float>({1, 2, 3, 4}, {2, 2}, devices[0]);
+  const Tensor b = Tensor::from_host<float>({1, 2, 3, 4}, {2, 2}, devices[1]);
+  const Tensor c = Tensor::from_host<float>({1, 2, 3, 4}, {4}, devices[2]);
+  EXPECT_EQ(refusal({a, b, c}), "allreduce: data[2] has shape [4] but data[0] has [2, 2]");
+  EXPECT_EQ(refusal({a, Tensor::zeros({2, 2}, devices[1], DType::int32)}),
+            "allreduce: data[1] is int32 but data[0] is float32");
+  EXPECT_EQ(
+      refusal({Tensor::zeros({2}, devices[0], DType::int32), Tensor::zeros({2}, devices[1], DType::int32)}),
+      "allreduce: data[0] is int32: only float32 is summed");
+  EXPECT_EQ(refusal({a, Tensor()}), "allreduce: data[1] is undefined");
+  EXPECT_EQ(refusal({a, b, Tensor::zeros({2, 2}, devices[1])}),
+            "allreduce: ranks 1 and 2 are both on device 1: each needs one of its own");
+  EXPECT_EQ(refusal({}), "allreduce: there is no buffer");
+  for (const Tensor& tensor : {a, b, c}) EXPECT_EQ(tensor.to_host<float>(), (std::vector<float>{1, 2, 3, 4}));
+
+  Allreduce reduce(devices);
+  EXPECT_THROW(reduce({a, b}), Error);
+  EXPECT_THROW(reduce({b, a, c}), Error);
+}
+
+TEST(Allreduce, RefusesAPlanThatDoesNotSumUp) {
+  const std::vector<Device> devices = make_devices(2);
+  const std::vector<Tensor> data{Tensor::from_host<float>({1}, {1}, devices[0]),
+                                 Tensor::from_host<float>({2}, {1}, devices[1])};
+  const Algorithm forgets_the_broadcast = [](int ranks, int64_t count) {
+    return Plan{ranks, count, {{0, 1, 0, {0, count}, Action::add}}};
+  };
+  EXPECT_EQ(refusal(data, forgets_the_broadcast),
+            "plan: rank 1 ends without the contribution of rank 0 to elements [0, 1)");
+  const Algorithm of_another_size = [](int ranks, int64_t count) { return ring(ranks, count + 1); };
+  EXPECT_EQ(refusal(data, of_another_size),
+            "allreduce: asked for a plan of 2 ranks and 1 elements, got one of 2 and 2");
+  EXPECT_EQ(data[0].to_host<float>(), std::vector<float>{1});
+  EXPECT_EQ(data[1].to_host<float>(), std::vector<float>{2});
+}
+
+// A plan from outside: every rank's slice is summed by its owner, in rank order, and copied to all. It uses
+// one link twice in a round and receives several copies in one, which none of the built-in plans does.
+TEST(Allreduce, RunsAPlanMadeElsewhere) {
+  const Algorithm sharded_star = [](int n, int64_t count) {
+    Plan plan{n, count, {}};
+    const auto piece = [&](int owner, int half) {
+      const auto cut = [&](int64_t i) { return count * i / (2 * n); };
+      return Slice{cut(2 * owner + half), cut(2 * owner + half + 1)};
+    };
+    const auto send = [&](int round, int from, int to, int owner, Action action) {
+      for (const int half : {0, 1})
+        if (piece(owner, half).size() > 0)
+          plan.transfers.push_back({round, from, to, piece(owner, half), action});
+    };
+    for (int shift = 1; shift < n; ++shift)
+      for (int owner = 0; owner < n; ++owner) send(shift - 1, (owner + shift) % n, owner, owner, Action::add);
+    for (int owner = 0; owner < n; ++owner)
+      for (int to = 0; to < n; ++to)
+        if (to != owner) send(n - 1, owner, to, owner, Action::copy);
+    return plan;
+  };
+  for (const int n : {2, 3, 4, 8})
+    for (const int64_t count : {1, 2 * n - 1, 64 * n + 1, 20011}) {
+      const Values values = small_integers(n, count);
+      const Buffers buffers(make_devices(n), values);
+      allreduce(buffers.data(), sharded_star);
+      EXPECT_TRUE(buffers.all_hold(sum_of(values))) << n << " ranks, " << count << " elements";
+    }
+}
+
+}  // namespace
+}  // namespace lockstep::parallel
