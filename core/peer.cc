@@ -88,7 +88,7 @@ const Probe& probed(const Device& source, const Device& destination) {
   static auto& known = *new std::map<std::pair<int, int>, Probe>;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  const std::pair<int, int> pair = std::minmax(source.physical(), destination.physical());
+  const std::pair<int, int> pair = std::minmax({source.physical(), destination.physical()});
   const auto found = known.find(pair);
   return (found != known.end() ? found : known.emplace(pair, probe(pair.first, pair.second)).first)->second;
 }
@@ -196,7 +196,7 @@ std::vector<std::string> peer_notes(const std::vector<Device>& devices) {
     for (const Device& b : devices) {
       const Probe& found = probed(a, b);
       if (found.route != PeerRoute::host) continue;
-      const std::pair<int, int> pair = std::minmax(a.physical(), b.physical());
+      const std::pair<int, int> pair = std::minmax({a.physical(), b.physical()});
       notes[pair] = fmt::format("physical devices {} and {}: {}: copies go through host memory", pair.first,
                                 pair.second, found.reason);
     }
