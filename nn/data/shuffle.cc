@@ -1,4 +1,4 @@
-// Philox, unbiased bounded numbers above it, and Fisher-Yates above those.
+// Random words, unbiased bounded numbers above it, and Fisher-Yates above those.
 #include "nn/data/shuffle.h"
 
 #include <fmt/format.h>
@@ -9,22 +9,25 @@
 #include <utility>
 
 #include "kernels/check.h"
+#include "kernels/philox.cuh"
 
 namespace lockstep::data {
 namespace {
 
+// Keeps the numbers apart from those that fill parameters from the same seed (sequences 0, 1, ...).
+constexpr uint64_t kShuffleSequence = 0x73687566666c6500;  // "shuffle"
+
 // A stream of 32-bit numbers: the four words of block 0, then of block 1, and so on.
-class PhiloxStream {
+class EpochRandom {
  public:
-  PhiloxStream(uint64_t seed, uint64_t epoch) : key_(split(seed)), epoch_(split(epoch)) {}
+  EpochRandom(uint64_t seed, uint64_t epoch) : seed_(seed), sequence_(epoch ^ kShuffleSequence) {}
 
   uint32_t next() {
     if (used_ == 4) {
-      const auto block = split(block_++);
-      words_ = philox({block[0], block[1], epoch_[0], epoch_[1]}, key_);
+      block_ = kernels::philox(seed_, sequence_, index_++);
       used_ = 0;
     }
-    return words_[used_++];
+    return block_.word[used_++];
   }
 
   // Uniform in [0, bound), without bias: the high half of next() * bound, where the few products whose low
@@ -37,28 +40,12 @@ class PhiloxStream {
   }
 
  private:
-  static std::array<uint32_t, 2> split(uint64_t value) {
-    return {static_cast<uint32_t>(value), static_cast<uint32_t>(value >> 32)};
-  }
-
-  std::array<uint32_t, 2> key_, epoch_;
-  uint64_t block_ = 0;
-  std::array<uint32_t, 4> words_{};
+  uint64_t seed_, sequence_, index_ = 0;
+  kernels::PhiloxBlock block_{};
   int used_ = 4;
 };
 
 }  // namespace
-
-std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t a = uint64_t{0xd2511f53} * counter[0];
-    const uint64_t b = uint64_t{0xcd9e8d57} * counter[2];
-    counter = {static_cast<uint32_t>(b >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(b),
-               static_cast<uint32_t>(a >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(a)};
-    key = {key[0] + 0x9e3779b9, key[1] + 0xbb67ae85};
-  }
-  return counter;
-}
 
 std::vector<int32_t> permutation(int64_t n, uint64_t seed, uint64_t epoch) {
   if (n < 0 || n > std::numeric_limits<int32_t>::max())
@@ -66,7 +53,7 @@ std::vector<int32_t> permutation(int64_t n, uint64_t seed, uint64_t epoch) {
                             std::numeric_limits<int32_t>::max()));
   std::vector<int32_t> order(static_cast<size_t>(n));
   std::iota(order.begin(), order.end(), 0);
-  PhiloxStream random(seed, epoch);
+  EpochRandom random(seed, epoch);
   for (size_t left = order.size(); left > 1; --left)
     std::swap(order[left - 1], order[random.below(static_cast<uint32_t>(left))]);
   return order;

@@ -2,18 +2,14 @@
 // number of devices, the platform or the standard library, whose shuffles and distributions differ.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
 namespace lockstep::data {
 
-// Philox 4x32-10, the counter-based generator of Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3"
-// (SC 2011): 128 random bits for every counter and key, with no state between calls.
-std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
-
 // A permutation of 0..n-1, each of the n! (up to the generator's quality) equally likely over the epochs.
-// Fisher-Yates over Philox with key = seed and counter = (block, epoch). n in 0..2^31-1, else Error.
+// Fisher-Yates over Philox (kernels/philox.cuh) with this seed and a sequence for each epoch. n in 0..2^31-1,
+// else Error.
 std::vector<int32_t> permutation(int64_t n, uint64_t seed, uint64_t epoch);
 
 // Rows [begin, end) of an epoch's order.
