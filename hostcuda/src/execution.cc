@@ -1,9 +1,19 @@
 // Runs a worker's share of a grid, block after block.
 #include "execution.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <chrono>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <numeric>
 #include <thread>
-#include <vector>
+
+#include "block.h"
+#include "report.h"
 
 HOSTCUDA_TLS uint3 threadIdx{0, 0, 0};
 HOSTCUDA_TLS uint3 blockIdx{0, 0, 0};
@@ -11,25 +21,42 @@ HOSTCUDA_TLS dim3 blockDim;
 HOSTCUDA_TLS dim3 gridDim;
 
 namespace hostcuda {
-namespace detail {
-HOSTCUDA_TLS bool threads_are_fibers = false;
-int barrier(BarrierResult, bool predicate, const Site&) {
-  return predicate;
-}
-uint64_t warp_rendezvous(WarpOperation, unsigned, uint64_t value, int, const Site&) {
-  return value;
-}
-int lane() {
-  return static_cast<int>(threadIdx.x % 32);
-}
-unsigned active_mask() {
-  return 1u << lane();
-}
-}  // namespace detail
 
 namespace {
 
-thread_local std::vector<std::byte> shared_memory;
+constexpr size_t kSharedBytes = 48 << 10;  // CUDA's limit, which enqueue_kernel has checked
+
+// The dynamic shared memory of a worker's current block. It ends at a page that cannot be touched.
+class SharedMemory {
+ public:
+  SharedMemory() {
+    page_ = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    void* memory =
+        mmap(nullptr, kSharedBytes + page_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    begin_ = static_cast<std::byte*>(memory);
+    mprotect(begin_ + kSharedBytes, page_, PROT_NONE);
+  }
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+  ~SharedMemory() { munmap(begin_, kSharedBytes + page_); }
+
+  void resize(size_t bytes) { bytes_ = (bytes + 15) / 16 * 16; }
+  std::byte* data() const { return begin_ + kSharedBytes - bytes_; }
+
+  // NaN as a float, so that a value that no thread of the block has written shows.
+  void poison() { std::memset(data(), 0xff, bytes_); }
+
+ private:
+  std::byte* begin_;
+  size_t page_;
+  size_t bytes_ = 0;
+};
+
+SharedMemory& shared_memory() {
+  thread_local SharedMemory memory;
+  return memory;
+}
 
 void set_block_index(uint64_t block) {
   blockIdx.x = static_cast<unsigned>(block % gridDim.x);
@@ -37,24 +64,65 @@ void set_block_index(uint64_t block) {
   blockIdx.z = static_cast<unsigned>(block / gridDim.x / gridDim.y);
 }
 
+void next_block_index() {
+  if (++blockIdx.x < gridDim.x) return;
+  blockIdx.x = 0;
+  if (++blockIdx.y < gridDim.y) return;
+  blockIdx.y = 0;
+  ++blockIdx.z;
+}
+
+// Blocks of one thread: a loop, with nobody to wait for.
+cudaError_t run_single_threads(const KernelLaunch& launch, uint64_t first_block, uint64_t last_block) {
+  threadIdx = {0, 0, 0};
+  set_block_index(first_block);
+  try {
+    for (uint64_t block = first_block; block < last_block; ++block, next_block_index()) launch.thread();
+  } catch (const std::exception& exception) {
+    report_fault("exception", launch, blockIdx, &threadIdx, exception.what());
+    return cudaErrorLaunchFailure;
+  } catch (...) {
+    report_fault("exception", launch, blockIdx, &threadIdx, "of an unknown type");
+    return cudaErrorLaunchFailure;
+  }
+  return cudaSuccess;
+}
+
+// In checked mode, the order of blocks follows the seed as that of threads does: 0 forward, 1 backward, any
+// other a stride through the grid that meets every block once.
+uint64_t block_in_order(uint64_t i, uint64_t first, uint64_t count) {
+  const uint64_t seed = schedule_seed();
+  if (seed == 0) return first + i;
+  if (seed == 1) return first + count - 1 - i;
+  uint64_t stride = seed % count + 1;
+  while (std::gcd(stride, count) != 1) ++stride;
+  return first + (seed + i * (stride % count)) % count;
+}
+
 }  // namespace
 
 cudaError_t run_blocks(const KernelLaunch& launch, uint64_t first_block, uint64_t last_block) {
+  if (first_block >= last_block) return cudaSuccess;
   gridDim = launch.grid;
   blockDim = launch.block;
-  threadIdx = {0, 0, 0};
-  if (shared_memory.size() < launch.shared_bytes) shared_memory.resize(launch.shared_bytes);
-  for (uint64_t block = first_block; block < last_block; ++block) {
-    set_block_index(block);
-    for (threadIdx.z = 0; threadIdx.z < blockDim.z; ++threadIdx.z)
-      for (threadIdx.y = 0; threadIdx.y < blockDim.y; ++threadIdx.y)
-        for (threadIdx.x = 0; threadIdx.x < blockDim.x; ++threadIdx.x) launch.thread();
+  const bool checked = checked_mode();
+  if (launch.shared_bytes > 0) shared_memory().resize(launch.shared_bytes);
+  if (!checked && blockDim.x * blockDim.y * blockDim.z == 1)
+    return run_single_threads(launch, first_block, last_block);
+
+  thread_local Block block;
+  block.prepare(launch);
+  const uint64_t count = last_block - first_block;
+  for (uint64_t i = 0; i < count; ++i) {
+    set_block_index(checked ? block_in_order(i, first_block, count) : first_block + i);
+    if (checked && launch.shared_bytes > 0) shared_memory().poison();
+    if (const cudaError_t error = block.run(); error != cudaSuccess) return error;
   }
   return cudaSuccess;
 }
 
 void* dynamic_shared_memory() {
-  return shared_memory.data();
+  return shared_memory().data();
 }
 
 }  // namespace hostcuda

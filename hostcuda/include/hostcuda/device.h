@@ -40,7 +40,7 @@ extern HOSTCUDA_TLS bool threads_are_fibers;
 enum class BarrierResult { none, count, all, any };
 int barrier(BarrierResult result, bool predicate, const Site& site);
 
-enum class WarpOperation { sync, shuffle, vote };
+enum class WarpOperation : uint8_t { sync, shuffle, vote };
 
 // Waits for all lanes of `mask` that have not exited. Shuffle: returns the value that lane `source` brought.
 // Vote: returns the lanes whose value was not 0.
