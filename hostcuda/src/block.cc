@@ -56,6 +56,7 @@ Block* running_block() {
 Block::Block() : threads_(kMaxThreads), warp_sync_(kMaxThreads), warp_generation_(kMaxThreads) {}
 
 void Block::prepare(const KernelLaunch& launch) {
+  if (kThreadSanitizer) choose_fibers();
   launch_ = &launch;
   checked_ = checked_mode();
   warned_exited_at_barrier_ = warned_exited_in_mask_ = false;
@@ -70,6 +71,24 @@ void Block::prepare(const KernelLaunch& launch) {
   position_.resize(count_);
   std::iota(order_.begin(), order_.end(), 0);
   std::iota(position_.begin(), position_.end(), 0);
+}
+
+// For the thread sanitizer every stream is a thread (race.h), and so must be every CUDA thread of a stream:
+// were they shared between streams, the order in which these happen to run would hide a missing wait.
+void Block::choose_fibers() {
+  constexpr size_t kStreams = 4;  // the sanitizer can take 8,000 threads in all
+  constexpr size_t kKept = 256;
+  if (fibers_.size() > kKept) fibers_.resize(kKept);
+  fibers_of_stream_.push_back({main_.sanitizer_fiber(), std::move(fibers_)});
+  main_.adopt_sanitizer_fiber();
+  fibers_.clear();
+  for (size_t i = 0; i < fibers_of_stream_.size(); ++i) {
+    if (fibers_of_stream_[i].first != main_.sanitizer_fiber()) continue;
+    fibers_ = std::move(fibers_of_stream_[i].second);
+    fibers_of_stream_.erase(fibers_of_stream_.begin() + static_cast<std::ptrdiff_t>(i));
+    break;
+  }
+  if (fibers_of_stream_.size() > kStreams) fibers_of_stream_.erase(fibers_of_stream_.begin());
 }
 
 // Seed 0 runs the threads forward, seed 1 backward, any other in an order of its own for every block.

@@ -10,6 +10,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fiber.h"
@@ -82,6 +83,7 @@ class Block {
   void finish_shuffle(int warp, unsigned lanes);
   void mark_runnable(int thread);
   void choose_order();
+  void choose_fibers();
   [[noreturn]] void abandon_divergence(const detail::Site& site);
   [[noreturn]] void abandon_deadlock();
   void warn_exited_at_barrier();
@@ -132,6 +134,8 @@ class Block {
   Fiber* running_ = nullptr;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> free_;
+  std::vector<std::pair<void*, std::vector<std::unique_ptr<Fiber>>>>
+      fibers_of_stream_;  // thread sanitizer only
 };
 
 // The block that this OS thread runs as fibers; null outside of one.

@@ -13,6 +13,8 @@
 #include <thread>
 
 #include "block.h"
+#include "fault.h"
+#include "memory.h"
 #include "report.h"
 
 HOSTCUDA_TLS uint3 threadIdx{0, 0, 0};
@@ -36,6 +38,7 @@ class SharedMemory {
     if (memory == MAP_FAILED) throw std::bad_alloc();
     begin_ = static_cast<std::byte*>(memory);
     mprotect(begin_ + kSharedBytes, page_, PROT_NONE);
+    set_shared_memory_guard(begin_ + kSharedBytes);
   }
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
@@ -99,6 +102,20 @@ uint64_t block_in_order(uint64_t i, uint64_t first, uint64_t count) {
   return first + (seed + i * (stride % count)) % count;
 }
 
+// Looks for writes past the end of an allocation that no guard page has caught. Every look reads the slack of
+// all allocations, so large grids get one every few blocks.
+constexpr uint64_t kMemoryChecks = 64;
+
+bool overrun_found(const KernelLaunch& launch, uint64_t blocks_since) {
+  const std::string overrun = find_overruns();
+  if (overrun.empty()) return false;
+  const std::string which =
+      blocks_since == 1 ? ""
+                        : " (by this block or one of the " + std::to_string(blocks_since - 1) + " before it)";
+  report_fault("out-of-bounds write", launch, blockIdx, nullptr, overrun + which);
+  return true;
+}
+
 }  // namespace
 
 cudaError_t run_blocks(const KernelLaunch& launch, uint64_t first_block, uint64_t last_block) {
@@ -113,10 +130,14 @@ cudaError_t run_blocks(const KernelLaunch& launch, uint64_t first_block, uint64_
   thread_local Block block;
   block.prepare(launch);
   const uint64_t count = last_block - first_block;
+  const uint64_t checks = (count + kMemoryChecks - 1) / kMemoryChecks;  // blocks from one to the next
+  if (checked) prepare_thread_for_faults();
   for (uint64_t i = 0; i < count; ++i) {
     set_block_index(checked ? block_in_order(i, first_block, count) : first_block + i);
     if (checked && launch.shared_bytes > 0) shared_memory().poison();
     if (const cudaError_t error = block.run(); error != cudaSuccess) return error;
+    if (checked && (i % checks == checks - 1 || i == count - 1) && overrun_found(launch, checks))
+      return cudaErrorIllegalAddress;
   }
   return cudaSuccess;
 }

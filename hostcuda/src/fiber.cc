@@ -29,7 +29,7 @@ void Fiber::start(boost::context::detail::transfer_t transfer) {
   here.body_(here.argument_);
 }
 
-Fiber::Fiber() {
+void Fiber::adopt_sanitizer_fiber() {
 #if defined(HOSTCUDA_TSAN)
   sanitizer_fiber_ = __tsan_get_current_fiber();
 #endif

@@ -44,7 +44,7 @@ inline void sanitizer_acquire([[maybe_unused]] void* address) {
 class Fiber {
  public:
   // The stack that the OS thread came with: only a place to switch away from and back to.
-  Fiber();
+  Fiber() = default;
 
   // A stack of its own; the first switch to it calls body(argument), which must never return.
   Fiber(void (*body)(void*), void* argument);
@@ -58,6 +58,10 @@ class Fiber {
 
   // Forgets what the fiber was doing: the next switch to it begins at the top of its body again.
   void restart();
+
+  // Makes the stack that the OS thread came with stand for what runs there now, to the thread sanitizer.
+  void adopt_sanitizer_fiber();
+  void* sanitizer_fiber() const { return sanitizer_fiber_; }
 
   // Whether `address` lies in the page below the stack, that is, the stack has run over.
   bool guards(const void* address) const;
