@@ -1,0 +1,266 @@
+#include "scheduler.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#include "config.h"
+#include "memory.h"
+
+namespace hostcuda {
+namespace {
+
+std::atomic<int> spinners{0};
+
+int spinners_allowed() {
+  static const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) - 1);
+  return cores;
+}
+
+// At exit, operations that run are let finish, since what they use is about to be destroyed; nothing new
+// starts. A device that timed out is not waited for again.
+void stop_at_exit() {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(config().timeout);
+  for (bool busy = true; busy && std::chrono::steady_clock::now() < deadline;) {
+    busy = false;
+    {
+      Hold hold;
+      scheduler().stopping = true;
+      for (const auto& device : scheduler().devices)
+        busy |= device->running > 0 && device->error != cudaErrorLaunchTimeout;
+    }
+    if (busy) std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+}
+
+Scheduler* make_scheduler() {
+  auto* made = new Scheduler;
+  for (int ordinal = 0; ordinal < config().devices; ++ordinal) {
+    made->devices.push_back(std::make_unique<Device>());
+    Device& device = *made->devices.back();
+    device.ordinal = ordinal;
+    device.legacy = new CUstream_st;
+    device.legacy->device = ordinal;
+    device.legacy->legacy = true;
+    device.streams.push_back(device.legacy);
+  }
+  std::atexit(stop_at_exit);
+  return made;
+}
+
+// Does the stream order what is enqueued elsewhere? To the race detector even work that is done still does.
+bool has_work(const CUstream_st& stream) {
+  return race::kDetected ? stream.used : stream.state != CUstream_st::State::idle;
+}
+
+Item wait_item(std::shared_ptr<Marker> marker) {
+  Item item;
+  item.kind = Item::Kind::wait;
+  item.marker = std::move(marker);
+  return item;
+}
+
+// The legacy default stream waits for all blocking streams of its device, and they wait for it.
+void order_with_legacy(Hold& hold, CUstream_st& stream) {
+  Device& device = device_at(stream.device);
+  if (stream.legacy) {
+    for (size_t i = 0; i < device.streams.size(); ++i) {
+      CUstream_st& other = *device.streams[i];
+      if (other.legacy || other.internal || (other.flags & cudaStreamNonBlocking) != 0 || !has_work(other))
+        continue;
+      append(hold, stream, wait_item(tail_marker(hold, other)));
+    }
+  } else if ((stream.flags & cudaStreamNonBlocking) == 0 && has_work(*device.legacy)) {
+    std::shared_ptr<Marker> marker = tail_marker(hold, *device.legacy);
+    if (stream.after_legacy == marker) return;
+    stream.after_legacy = marker;
+    append(hold, stream, wait_item(std::move(marker)));
+  }
+}
+
+void describe_streams(double seconds) {
+  std::fprintf(stderr, "hostcuda: waited %g s (HOSTCUDA_TIMEOUT) for:\n", seconds);
+  for (const auto& device : scheduler().devices) {
+    for (const CUstream_st* stream : device->streams) {
+      if (stream->state == CUstream_st::State::idle) continue;
+      std::fprintf(stderr, "hostcuda:   %s %p of device %d, ",
+                   stream->internal ? "graph stream" : (stream->legacy ? "default stream" : "stream"),
+                   static_cast<const void*>(stream), device->ordinal);
+      const char* doing = stream->doing.load();
+      if (stream->state == CUstream_st::State::blocked)
+        std::fprintf(stderr, "which waits for an event on stream %p\n",
+                     static_cast<const void*>(stream->blocked_on->recorded));
+      else if (stream->state == CUstream_st::State::held)
+        std::fprintf(stderr, "which waits for the host to synchronise\n");
+      else if (doing != nullptr)
+        std::fprintf(stderr, "which is in %s\n", doing);
+      else
+        std::fprintf(stderr, "which waits for a free worker\n");
+    }
+  }
+}
+
+}  // namespace
+
+Scheduler& scheduler() {
+  static Scheduler* const made = make_scheduler();
+  return *made;
+}
+
+Device& device_at(int ordinal) {
+  return *scheduler().devices[static_cast<size_t>(ordinal)];
+}
+
+Hold::Hold() {
+  scheduler().lock.lock();
+}
+
+Hold::~Hold() {
+  scheduler().lock.unlock();
+  for (int ordinal = 0; wake_ != 0; ++ordinal, wake_ >>= 1)
+    if ((wake_ & 1) != 0) futex_wake(device_at(ordinal).signal, 1);
+}
+
+CUstream_st* create_stream(int device, unsigned flags, bool internal) {
+  Hold hold;
+  std::vector<CUstream_st*>& unused = scheduler().unused;
+  const auto found = std::find_if(unused.begin(), unused.end(),
+                                  [&](const CUstream_st* one) { return one->device == device; });
+  CUstream_st* const stream = found == unused.end() ? new CUstream_st : *found;
+  if (found != unused.end()) unused.erase(found);
+  stream->device = device;
+  stream->flags = flags;
+  stream->internal = internal;
+  stream->alive = true;
+  stream->used = false;
+  stream->tail.reset();
+  stream->after_legacy.reset();
+  device_at(device).streams.push_back(stream);
+  return stream;
+}
+
+void destroy_stream(CUstream_st* stream) {
+  Hold hold;
+  stream->alive = false;
+  append(hold, *stream, Item{});  // an empty item, so that the worker that finds the stream idle retires it
+}
+
+void make_ready(Hold& hold, CUstream_st& stream) {
+  Device& device = device_at(stream.device);
+  stream.state = CUstream_st::State::ready;
+  if constexpr (race::kDetected) {
+    if (!stream.has_thread) std::thread([&stream] { run_forever(stream); }).detach();
+    stream.has_thread = true;
+    stream.signal.fetch_add(1, std::memory_order_release);
+    futex_wake(stream.signal, 1);
+    return;
+  }
+  device.ready.push_back(&stream);
+  device.signal.fetch_add(1, std::memory_order_release);
+  if (!device.started) {
+    device.started = true;
+    for (int i = 0; i < config().threads; ++i) std::thread([&device] { work_forever(device); }).detach();
+  } else if (device.sleeping > 0 && device.ready.size() > static_cast<size_t>(device.spinning)) {
+    hold.wake_worker_of(device);
+  }
+}
+
+void append(Hold& hold, CUstream_st& stream, Item item) {
+  item.sequence = ++scheduler().sequence;
+  stream.used = true;
+  stream.tail = item.kind == Item::Kind::record ? item.marker : nullptr;
+  stream.incoming.push_back(std::move(item));
+  if (stream.state == CUstream_st::State::idle) make_ready(hold, stream);
+}
+
+void enqueue(Hold& hold, CUstream_st& stream, Item item) {
+  order_with_legacy(hold, stream);
+  append(hold, stream, std::move(item));
+}
+
+void enqueue_work(CUstream_st& stream, Work* work, Item::Kind kind) {
+  race::release(work);
+  Item item;
+  item.kind = kind;
+  item.work = work;
+  Hold hold;
+  enqueue(hold, stream, std::move(item));
+}
+
+std::shared_ptr<Marker> tail_marker(Hold& hold, CUstream_st& stream) {
+  if (stream.tail != nullptr) return stream.tail;
+  Item item;
+  item.kind = Item::Kind::record;
+  item.marker = std::make_shared<Marker>();
+  item.marker->recorded = &stream;
+  std::shared_ptr<Marker> marker = item.marker;
+  append(hold, stream, std::move(item));
+  return marker;
+}
+
+void release_work() {
+  if (!config().checked) return;
+  Hold hold;
+  scheduler().released = scheduler().sequence;
+  for (CUstream_st* stream : scheduler().held) make_ready(hold, *stream);
+  scheduler().held.clear();
+}
+
+bool is_idle(CUstream_st& stream) {
+  Hold hold;
+  return stream.state == CUstream_st::State::idle;
+}
+
+void spin_while(const std::atomic<uint32_t>& word, uint32_t seen) {
+  constexpr int kPauses = 1000, kYields = 20;
+  if (spinners.fetch_add(1, std::memory_order_relaxed) < spinners_allowed()) {
+    for (int i = 0; i < kPauses && word.load(std::memory_order_acquire) == seen; ++i) pause_core();
+    for (int i = 0; i < kYields && word.load(std::memory_order_acquire) == seen; ++i) sched_yield();
+  }
+  spinners.fetch_sub(1, std::memory_order_relaxed);
+}
+
+cudaError_t wait_for(const Marker& marker, Device& device) {
+  Marker& point = const_cast<Marker&>(marker);
+  release_work();
+  if (!point.reached()) spin_while(point.state, 0);
+  const auto start = std::chrono::steady_clock::now();
+  while (!point.reached()) {
+    const double left =
+        config().timeout - std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (left <= 0) {
+      Hold hold;
+      describe_streams(config().timeout);
+      fail(device, cudaErrorLaunchTimeout);
+      return device.error;
+    }
+    point.sleepers.fetch_add(1);
+    futex_wait(point.state, 0, left);
+    point.sleepers.fetch_sub(1);
+  }
+  race::acquire(&marker);
+  return device.error;
+}
+
+cudaError_t wait_for_device(Device& device) {
+  std::vector<std::shared_ptr<Marker>> markers;
+  {
+    Hold hold;
+    for (size_t i = 0; i < device.streams.size(); ++i)
+      if (!device.streams[i]->internal && has_work(*device.streams[i]))
+        markers.push_back(tail_marker(hold, *device.streams[i]));
+  }
+  for (const auto& marker : markers) {
+    const cudaError_t error = wait_for(*marker, device);
+    if (error != cudaSuccess) return error;
+  }
+  return device.error;
+}
+
+void fail(Device& device, cudaError_t error) {
+  cudaError_t none = cudaSuccess;
+  device.error.compare_exchange_strong(none, error);
+}
+
+}  // namespace hostcuda
