@@ -35,15 +35,15 @@ struct ThreadSlots {
   }
 };
 
-// Block (x, y) handles rows [x * block_rows, ...) of the y-th group of at most 256 channels. Such a group is
-// either all channels, or one row takes all slots: slot s lies s floats behind the first one.
+// Block (x, y) handles rows [x * block_rows, ...) of the y-th group of at most 256 channels. It takes several
+// rows side by side only where the group is all channels: slot s always lies s floats behind the first one.
 template <int kThreads>
 __global__ void bias_add_kernel(float* __restrict__ y, const float* __restrict__ bias, int64_t rows,
                                 int64_t block_rows, int channels) {
   static_assert(kThreads == 1 || kThreads == kSlots);
   const int first_channel = static_cast<int>(blockIdx.y) * kSlots;
   const int width = channels - first_channel < kSlots ? channels - first_channel : kSlots;
-  const int step_rows = kSlots / width;
+  const int step_rows = width == channels ? kSlots / width : 1;
   const ThreadSlots<kThreads> slots;
 
   float addend[slots.kCount];
@@ -77,7 +77,7 @@ __global__ void bias_gradient_kernel(const float* __restrict__ dy, float* __rest
   static_assert(kThreads == 1 || kThreads == kSlots);
   const int first_channel = static_cast<int>(blockIdx.x) * group;
   const int width = channels - first_channel < group ? channels - first_channel : group;
-  const int step_rows = kSlots / width;
+  const int step_rows = kThreads == 1 && width != channels ? 1 : kSlots / width;
   const ThreadSlots<kThreads> slots;
   const int count = slots.count(step_rows * width);
   const auto offset = [=](int j) -> int64_t {

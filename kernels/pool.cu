@@ -4,7 +4,9 @@
 #include "kernels/pool.h"
 
 #include <algorithm>
+#include <string>
 
+#include "kernels/check.h"
 #include "kernels/pool_lanes.cuh"
 
 namespace lockstep::kernels {
@@ -183,6 +185,18 @@ __global__ void pool2d_backward_tiles_kernel(PoolGeometry g, int64_t rows, int b
 
 namespace {
 
+void check_shape(const Pool2dShape& s) {
+  const bool fits = s.kernel >= 1 && s.kernel <= 16 && s.stride >= 1 && s.padding >= 0 &&
+                    s.padding < s.kernel && s.kernel <= s.height + 2 * s.padding &&
+                    s.kernel <= s.width + 2 * s.padding;
+  if (fits || s.batch == 0 || s.channels == 0) return;
+  throw Error(
+      "pool2d: a " + std::to_string(s.kernel) + " x " + std::to_string(s.kernel) + " window with stride " +
+      std::to_string(s.stride) + " and padding " + std::to_string(s.padding) + " on a " +
+      std::to_string(s.height) + " x " + std::to_string(s.width) +
+      " image: the kernel must be 1 to 16 and fit the padded image, the padding be less than the kernel");
+}
+
 bool is_tiled_by_2(const Pool2dShape& s) {
   return s.kernel == 2 && s.stride == 2 && s.padding == 0;
 }
@@ -202,6 +216,7 @@ void launch_rows(Kernels kernels, const Pool2dShape& shape, int64_t rows, int64_
 template <Pooling kPooling>
 void pool2d_forward(const Pool2dShape& shape, const float* x, float* y, uint8_t* argmax,
                     LaunchStream stream) {
+  check_shape(shape);
   const int64_t rows = shape.batch * shape.out_height();
   const int64_t row_size = static_cast<int64_t>(shape.out_width()) * shape.channels;
   if (is_tiled_by_2(shape))
@@ -215,7 +230,8 @@ void pool2d_forward(const Pool2dShape& shape, const float* x, float* y, uint8_t*
 template <Pooling kPooling>
 void pool2d_backward(const Pool2dShape& shape, const float* dy, const uint8_t* argmax, float* dx,
                      LaunchStream stream) {
-  if (is_tiled_by_2(shape) && shape.height >= 2 && shape.width >= 2)
+  check_shape(shape);
+  if (is_tiled_by_2(shape))
     launch_rows([](auto threads) { return pool2d_backward_tiles_kernel<threads(), 2, kPooling>; }, shape,
                 shape.batch * shape.out_height(), static_cast<int64_t>(shape.width) * shape.channels, stream,
                 dy, argmax, dx);

@@ -14,9 +14,7 @@ typedef enum {
   CUDNN_STATUS_SUCCESS = 0,
   CUDNN_STATUS_NOT_INITIALIZED = 1001,
   CUDNN_STATUS_BAD_PARAM = 2000,
-  CUDNN_STATUS_BAD_PARAM_NULL_POINTER = 2002,
   CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT = 2006,
-  CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH = 2008,
   CUDNN_STATUS_NOT_SUPPORTED = 3000,
   CUDNN_STATUS_INTERNAL_ERROR = 4000,
   CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED = 4003,
@@ -137,5 +135,93 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t* handle);
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle);
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream);
 cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t* stream);
+
+// Tensors have n images of c channels, h rows and w columns, in either order of memory, packed.
+cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* descriptor);
+cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t descriptor);
+cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t descriptor, cudnnTensorFormat_t format,
+                                         cudnnDataType_t type, int n, int c, int h, int w);
+cudnnStatus_t cudnnSetTensor4dDescriptorEx(cudnnTensorDescriptor_t descriptor, cudnnDataType_t type, int n,
+                                           int c, int h, int w, int n_stride, int c_stride, int h_stride,
+                                           int w_stride);
+cudnnStatus_t cudnnGetTensor4dDescriptor(const cudnnTensorDescriptor_t descriptor, cudnnDataType_t* type,
+                                         int* n, int* c, int* h, int* w, int* n_stride, int* c_stride,
+                                         int* h_stride, int* w_stride);
+
+// k output and c input channels, h x w taps; in memory [k, c, h, w] (NCHW) or [k, h, w, c] (NHWC).
+cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* descriptor);
+cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t descriptor);
+cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t descriptor, cudnnDataType_t type,
+                                         cudnnTensorFormat_t format, int k, int c, int h, int w);
+cudnnStatus_t cudnnGetFilter4dDescriptor(const cudnnFilterDescriptor_t descriptor, cudnnDataType_t* type,
+                                         cudnnTensorFormat_t* format, int* k, int* c, int* h, int* w);
+
+// u, v: vertical and horizontal stride.
+cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* descriptor);
+cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t descriptor);
+cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t descriptor, int pad_h, int pad_w,
+                                              int u, int v, int dilation_h, int dilation_w,
+                                              cudnnConvolutionMode_t mode, cudnnDataType_t compute_type);
+cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t descriptor, cudnnMathType_t math);
+cudnnStatus_t cudnnGetConvolutionMathType(cudnnConvolutionDescriptor_t descriptor, cudnnMathType_t* math);
+cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t descriptor, int groups);
+cudnnStatus_t cudnnGetConvolutionGroupCount(cudnnConvolutionDescriptor_t descriptor, int* groups);
+
+cudnnStatus_t cudnnGetConvolution2dForwardOutputDim(const cudnnConvolutionDescriptor_t convolution,
+                                                    const cudnnTensorDescriptor_t x,
+                                                    const cudnnFilterDescriptor_t w, int* n, int* c, int* h,
+                                                    int* width);
+
+// The algorithms that there are, best first.
+cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t handle, const cudnnTensorDescriptor_t x,
+                                                     const cudnnFilterDescriptor_t w,
+                                                     const cudnnConvolutionDescriptor_t convolution,
+                                                     const cudnnTensorDescriptor_t y, const int requested,
+                                                     int* returned, cudnnConvolutionFwdAlgoPerf_t* results);
+cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
+    cudnnHandle_t handle, const cudnnFilterDescriptor_t w, const cudnnTensorDescriptor_t dy,
+    const cudnnConvolutionDescriptor_t convolution, const cudnnTensorDescriptor_t dx, const int requested,
+    int* returned, cudnnConvolutionBwdDataAlgoPerf_t* results);
+cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
+    cudnnHandle_t handle, const cudnnTensorDescriptor_t x, const cudnnTensorDescriptor_t dy,
+    const cudnnConvolutionDescriptor_t convolution, const cudnnFilterDescriptor_t dw, const int requested,
+    int* returned, cudnnConvolutionBwdFilterAlgoPerf_t* results);
+
+cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t handle, const cudnnTensorDescriptor_t x,
+                                                      const cudnnFilterDescriptor_t w,
+                                                      const cudnnConvolutionDescriptor_t convolution,
+                                                      const cudnnTensorDescriptor_t y,
+                                                      cudnnConvolutionFwdAlgo_t algorithm, size_t* bytes);
+cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(
+    cudnnHandle_t handle, const cudnnFilterDescriptor_t w, const cudnnTensorDescriptor_t dy,
+    const cudnnConvolutionDescriptor_t convolution, const cudnnTensorDescriptor_t dx,
+    cudnnConvolutionBwdDataAlgo_t algorithm, size_t* bytes);
+cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
+    cudnnHandle_t handle, const cudnnTensorDescriptor_t x, const cudnnTensorDescriptor_t dy,
+    const cudnnConvolutionDescriptor_t convolution, const cudnnFilterDescriptor_t dw,
+    cudnnConvolutionBwdFilterAlgo_t algorithm, size_t* bytes);
+
+// output = alpha op(inputs) + beta output, with alpha and beta floats in host memory; beta = 0 never reads
+// the output.
+cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha,
+                                      const cudnnTensorDescriptor_t x_descriptor, const void* x,
+                                      const cudnnFilterDescriptor_t w_descriptor, const void* w,
+                                      const cudnnConvolutionDescriptor_t convolution,
+                                      cudnnConvolutionFwdAlgo_t algorithm, void* workspace, size_t bytes,
+                                      const void* beta, const cudnnTensorDescriptor_t y_descriptor, void* y);
+cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alpha,
+                                           const cudnnFilterDescriptor_t w_descriptor, const void* w,
+                                           const cudnnTensorDescriptor_t dy_descriptor, const void* dy,
+                                           const cudnnConvolutionDescriptor_t convolution,
+                                           cudnnConvolutionBwdDataAlgo_t algorithm, void* workspace,
+                                           size_t bytes, const void* beta,
+                                           const cudnnTensorDescriptor_t dx_descriptor, void* dx);
+cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* alpha,
+                                             const cudnnTensorDescriptor_t x_descriptor, const void* x,
+                                             const cudnnTensorDescriptor_t dy_descriptor, const void* dy,
+                                             const cudnnConvolutionDescriptor_t convolution,
+                                             cudnnConvolutionBwdFilterAlgo_t algorithm, void* workspace,
+                                             size_t bytes, const void* beta,
+                                             const cudnnFilterDescriptor_t dw_descriptor, void* dw);
 
 }  // extern "C"

@@ -17,12 +17,8 @@ const char* cudnnGetErrorString(cudnnStatus_t status) {
       return "CUDNN_STATUS_NOT_INITIALIZED";
     case CUDNN_STATUS_BAD_PARAM:
       return "CUDNN_STATUS_BAD_PARAM";
-    case CUDNN_STATUS_BAD_PARAM_NULL_POINTER:
-      return "CUDNN_STATUS_BAD_PARAM_NULL_POINTER";
     case CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT:
       return "CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT";
-    case CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH:
-      return "CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH";
     case CUDNN_STATUS_NOT_SUPPORTED:
       return "CUDNN_STATUS_NOT_SUPPORTED";
     case CUDNN_STATUS_INTERNAL_ERROR:
@@ -38,7 +34,7 @@ const char* cudnnGetErrorString(cudnnStatus_t status) {
 }
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
-  if (handle == nullptr) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+  if (handle == nullptr) return CUDNN_STATUS_BAD_PARAM;
   *handle = new (std::nothrow) cudnnContext;
   return *handle == nullptr ? CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED : CUDNN_STATUS_SUCCESS;
 }
@@ -49,13 +45,13 @@ cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
 }
 
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
-  if (handle == nullptr) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+  if (handle == nullptr) return CUDNN_STATUS_BAD_PARAM;
   handle->stream = stream;
   return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t* stream) {
-  if (handle == nullptr || stream == nullptr) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+  if (handle == nullptr || stream == nullptr) return CUDNN_STATUS_BAD_PARAM;
   *stream = handle->stream;
   return CUDNN_STATUS_SUCCESS;
 }

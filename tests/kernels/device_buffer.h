@@ -15,9 +15,12 @@ namespace lockstep::test {
 template <typename T>
 class DeviceBuffer {
  public:
-  explicit DeviceBuffer(const std::vector<T>& values) : size_(values.size()) {
-    LOCKSTEP_CUDA(cudaMalloc(reinterpret_cast<void**>(&block_), (size_ + 2 * kGuard) * sizeof(T)));
-    LOCKSTEP_CUDA(cudaMemset(block_, kGuardByte, (size_ + 2 * kGuard) * sizeof(T)));
+  // The values start `offset` elements behind an address aligned as cudaMalloc's.
+  explicit DeviceBuffer(const std::vector<T>& values, size_t offset = 0)
+      : size_(values.size()), front_(kGuard + offset) {
+    const size_t bytes = (front_ + size_ + kGuard) * sizeof(T);
+    LOCKSTEP_CUDA(cudaMalloc(reinterpret_cast<void**>(&block_), bytes));
+    LOCKSTEP_CUDA(cudaMemset(block_, kGuardByte, bytes));
     if (size_ > 0)
       LOCKSTEP_CUDA(cudaMemcpy(data(), values.data(), size_ * sizeof(T), cudaMemcpyHostToDevice));
   }
@@ -26,23 +29,23 @@ class DeviceBuffer {
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
   ~DeviceBuffer() { cudaFree(block_); }
 
-  T* data() const { return block_ + kGuard; }
+  T* data() const { return block_ + front_; }
   size_t size() const { return size_; }
 
   // Waits for the device, checks the guards and returns the values.
   std::vector<T> to_host() const {
-    std::vector<T> all(size_ + 2 * kGuard);
+    std::vector<T> all(front_ + size_ + kGuard);
     LOCKSTEP_CUDA(cudaDeviceSynchronize());
     LOCKSTEP_CUDA(cudaMemcpy(all.data(), block_, all.size() * sizeof(T), cudaMemcpyDeviceToHost));
     T guard;
     std::memset(&guard, kGuardByte, sizeof(T));
-    for (size_t i = 0; i < kGuard; ++i) {
+    for (size_t i = 0; i < front_; ++i)
       EXPECT_EQ(std::memcmp(&all[i], &guard, sizeof(T)), 0)
-          << "written " << kGuard - i << " before the array";
-      EXPECT_EQ(std::memcmp(&all[kGuard + size_ + i], &guard, sizeof(T)), 0)
+          << "written " << front_ - i << " before the array";
+    for (size_t i = 0; i < kGuard; ++i)
+      EXPECT_EQ(std::memcmp(&all[front_ + size_ + i], &guard, sizeof(T)), 0)
           << "written " << i << " behind the array";
-    }
-    return {all.begin() + kGuard, all.end() - kGuard};
+    return {all.end() - static_cast<std::ptrdiff_t>(kGuard + size_), all.end() - kGuard};
   }
 
  private:
@@ -50,6 +53,7 @@ class DeviceBuffer {
   static constexpr int kGuardByte = 0x5a;
   T* block_ = nullptr;
   size_t size_;
+  size_t front_;  // guard elements before the values
 };
 
 }  // namespace lockstep::test

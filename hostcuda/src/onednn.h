@@ -1,0 +1,95 @@
+// Everything of oneDNN whose interface differs between versions 2 (Debian 12) and 3 (Debian 13), and how many
+// threads it uses. Version 3 has no operation descriptors: a primitive descriptor takes their arguments.
+// Source: oneDNN's developer guide for 3.0, "Convolution".
+#pragma once
+
+#include <omp.h>
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "hostcuda/launch.h"
+
+namespace hostcuda::onednn {
+
+inline const dnnl::engine& cpu() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+// The OpenMP threads that a call may use. Only one where races are looked for: the runtime library of OpenMP
+// is not instrumented, so its hand-overs would look like races.
+inline int call_threads() {
+#if defined(__SANITIZE_THREAD__)
+  return 1;
+#else
+  return threads_per_device();
+#endif
+}
+
+// While one lives, oneDNN on the calling thread uses `threads` threads.
+class ThreadScope {
+ public:
+  explicit ThreadScope(int threads) : before_(omp_get_max_threads()), changed_(before_ != threads) {
+    if (changed_) omp_set_num_threads(threads);
+  }
+  ~ThreadScope() {
+    if (changed_) omp_set_num_threads(before_);
+  }
+  ThreadScope(const ThreadScope&) = delete;
+  ThreadScope& operator=(const ThreadScope&) = delete;
+
+ private:
+  const int before_;
+  const bool changed_;
+};
+
+// x, w, y: the input, weights and output, or their gradients; padding is the same on both sides.
+struct ConvolutionOperands {
+  dnnl::memory::desc x, w, y;
+  dnnl::memory::dims strides, padding;
+};
+
+#if DNNL_VERSION_MAJOR < 3
+
+inline auto forward(const ConvolutionOperands& o, const dnnl::primitive_attr& attributes) {
+  return dnnl::convolution_forward::primitive_desc(
+      {dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, o.x, o.w, o.y, o.strides,
+       o.padding, o.padding},
+      attributes, cpu());
+}
+
+inline auto backward_data(const ConvolutionOperands& o, const dnnl::primitive_attr& attributes) {
+  return dnnl::convolution_backward_data::primitive_desc(
+      {dnnl::algorithm::convolution_direct, o.x, o.w, o.y, o.strides, o.padding, o.padding}, attributes,
+      cpu(), forward(o, attributes));
+}
+
+inline auto backward_weights(const ConvolutionOperands& o, const dnnl::primitive_attr& attributes) {
+  return dnnl::convolution_backward_weights::primitive_desc(
+      {dnnl::algorithm::convolution_direct, o.x, o.w, o.y, o.strides, o.padding, o.padding}, attributes,
+      cpu(), forward(o, attributes));
+}
+
+#else
+
+inline auto forward(const ConvolutionOperands& o, const dnnl::primitive_attr& attributes) {
+  return dnnl::convolution_forward::primitive_desc(cpu(), dnnl::prop_kind::forward_training,
+                                                   dnnl::algorithm::convolution_direct, o.x, o.w, o.y,
+                                                   o.strides, o.padding, o.padding, attributes);
+}
+
+inline auto backward_data(const ConvolutionOperands& o, const dnnl::primitive_attr& attributes) {
+  return dnnl::convolution_backward_data::primitive_desc(cpu(), dnnl::algorithm::convolution_direct, o.x, o.w,
+                                                         o.y, o.strides, o.padding, o.padding,
+                                                         forward(o, attributes), attributes);
+}
+
+inline auto backward_weights(const ConvolutionOperands& o, const dnnl::primitive_attr& attributes) {
+  return dnnl::convolution_backward_weights::primitive_desc(cpu(), dnnl::algorithm::convolution_direct, o.x,
+                                                            o.w, o.y, o.strides, o.padding, o.padding,
+                                                            forward(o, attributes), attributes);
+}
+
+#endif
+
+}  // namespace hostcuda::onednn

@@ -1,0 +1,76 @@
+// What the cuBLAS and cuDNN tests share: device memory that frees itself, seeded numbers, and a comparison
+// whose tolerance follows from the arithmetic.
+#pragma once
+
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "kernels/check.h"
+
+// Elements of T on the current device, with a copy's worth of values to start with.
+template <typename T>
+class DeviceArray {
+ public:
+  explicit DeviceArray(const std::vector<T>& values) : count_(values.size()) {
+    LOCKSTEP_CUDA(cudaMalloc(reinterpret_cast<void**>(&data_), (count_ + 1) * sizeof(T)));
+    LOCKSTEP_CUDA(cudaMemcpy(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice));
+  }
+  ~DeviceArray() { cudaFree(data_); }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
+
+  T* get() const { return data_; }
+  // Waits for the whole device.
+  std::vector<T> host() const {
+    std::vector<T> values(count_);
+    LOCKSTEP_CUDA(cudaDeviceSynchronize());
+    LOCKSTEP_CUDA(cudaMemcpy(values.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost));
+    return values;
+  }
+
+ private:
+  T* data_ = nullptr;
+  size_t count_;
+};
+
+inline std::vector<float> random_floats(size_t count, std::mt19937& generator) {
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<float> values(count);
+  for (float& value : values) value = uniform(generator);
+  return values;
+}
+
+inline std::vector<float> nans(size_t count) {
+  return std::vector<float>(count, std::numeric_limits<float>::quiet_NaN());
+}
+
+// A sum of products in double, and what float32 may make of it.
+struct Sum {
+  double value = 0;
+  double magnitude = 0;
+  int terms = 0;
+
+  void add(double term) {
+    value += term;
+    magnitude += std::fabs(term);
+    ++terms;
+  }
+  // Any order of n float32 products and additions errs by at most n eps times the sum of magnitudes, to
+  // first order; 3 more for alpha, beta and the last addition; 2 for the higher orders.
+  double tolerance() const {
+    return 2 * std::numeric_limits<float>::epsilon() * (terms + 3) * magnitude +
+           std::numeric_limits<float>::min();
+  }
+};
+
+inline void expect_close(const std::vector<float>& got, const std::vector<Sum>& wanted) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (size_t i = 0; i < got.size(); ++i)
+    ASSERT_NEAR(got[i], wanted[i].value, wanted[i].tolerance()) << "at element " << i;
+}

@@ -1,0 +1,123 @@
+// Softmax with cross-entropy against double, rows that overflow a naive exponential, and rows with NaN or
+// infinity.
+#include "kernels/softmax.h"
+
+#include "tests/kernels/device_buffer.h"
+#include "tests/kernels/forms.h"
+
+namespace lockstep::kernels {
+namespace {
+
+using namespace lockstep::test;
+
+struct Result {
+  std::vector<float> loss, gradient;
+};
+
+Result run(const std::vector<float>& logits, const std::vector<int32_t>& labels, int classes, float scale) {
+  const DeviceBuffer<float> z(logits, 1), loss(std::vector<float>(labels.size(), 77.0f), 3),
+      gradient(std::vector<float>(logits.size(), 77.0f), 3);
+  const DeviceBuffer<int32_t> label(labels, 1);
+  softmax_cross_entropy(z.data(), label.data(), static_cast<int64_t>(labels.size()), classes, scale,
+                        loss.data(), gradient.data(), nullptr);
+  return {loss.to_host(), gradient.to_host()};
+}
+
+std::vector<int32_t> some_labels(int64_t rows, int classes) {
+  std::vector<int32_t> labels(rows);
+  for (int64_t r = 0; r < rows; ++r) labels[r] = static_cast<int32_t>(r * 7 % classes);
+  return labels;
+}
+
+struct Size {
+  int64_t rows;
+  int classes;
+};
+
+TEST(SoftmaxCrossEntropy, AgreesWithDouble) {
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  constexpr float kScale = 0.125f;
+  for (const auto [rows, classes] : {Size{0, 10}, Size{1, 10}, Size{31, 1}, Size{32, 2}, Size{33, 10},
+                                     Size{33, 31}, Size{33, 32}, Size{33, 33}, Size{7, 1000}, Size{1000, 10}})
+    for (const float shift : {0.0f, 3000.0f, -3000.0f}) {
+      SCOPED_TRACE(std::to_string(rows) + " rows of " + std::to_string(classes));
+      std::vector<float> logits = random_floats(rows * classes, -9, 9);
+      for (float& z : logits) z += shift;
+      const std::vector<int32_t> labels = some_labels(rows, classes);
+      in_both_forms([&] {
+        const Result got = run(logits, labels, classes, kScale);
+        for (int64_t r = 0; r < rows; ++r) {
+          const float* z = &logits[r * classes];
+          const double largest = *std::max_element(z, z + classes);
+          double sum = 0;
+          for (int c = 0; c < classes; ++c) sum += std::exp(z[c] - largest);
+          // An exponential is within 4 roundings, its argument is rounded too; the sum has at most classes /
+          // 16 + 5 levels. The loss adds roundings of numbers as large as the largest logit.
+          const double relative = (6 + classes / 16 + 5) * kUnit;
+          expect_near(got.loss[r], std::log(sum) + largest - z[labels[r]],
+                      relative + 2 * kUnit * (std::fabs(largest) + 20), "loss " + std::to_string(r));
+          for (int c = 0; c < classes; ++c) {
+            const double p = std::exp(z[c] - largest) / sum;
+            expect_near(got.gradient[r * classes + c], (p - (c == labels[r])) * kScale,
+                        (p * relative + 3 * kUnit) * kScale, "gradient " + std::to_string(r));
+          }
+        }
+        const DeviceBuffer<float> device_logits(logits), loss_only(rows, 77.0f);
+        const DeviceBuffer<int32_t> device_labels(labels);
+        softmax_cross_entropy(device_logits.data(), device_labels.data(), rows, classes, kScale,
+                              loss_only.data(), nullptr, nullptr);
+        const std::vector<float> loss = loss_only.to_host();
+        for (int64_t r = 0; r < rows; ++r)
+          expect_near(loss[r], got.loss[r], (classes / 16 + 12 + 2 * (std::fabs(shift) + 20)) * kUnit,
+                      "loss alone");
+      });
+      if (HasFailure()) return;
+    }
+}
+
+TEST(SoftmaxCrossEntropy, NanAndInfinityStayInTheirRow) {
+  for (const int classes : {10, 40}) {
+    const std::vector<int32_t> labels(6, 3);
+    std::vector<float> logits(6 * classes, 0.5f);
+    logits[0 * classes + classes - 1] = kNaN;
+    logits[1 * classes + 0] = kNaN;
+    logits[2 * classes + 5] = kInfinity;
+    logits[3 * classes + 3] = -kInfinity;  // the label: impossible
+    logits[4 * classes + 5] = -kInfinity;  // another: no contribution
+    for (int c = 0; c < classes; ++c) logits[5 * classes + c] = -kInfinity;
+    in_both_forms([&] {
+      const Result got = run(logits, labels, classes, 1);
+      EXPECT_TRUE(std::isnan(got.loss[0])) << got.loss[0];
+      EXPECT_TRUE(std::isnan(got.loss[1])) << got.loss[1];
+      EXPECT_TRUE(std::isnan(got.loss[2])) << got.loss[2];
+      EXPECT_EQ(got.loss[3], kInfinity);
+      expect_near(got.loss[4], std::log(classes - 1.0), 20 * kUnit, "loss without one class");
+      EXPECT_EQ(got.gradient[4 * classes + 5], 0);
+      EXPECT_TRUE(std::isnan(got.loss[5])) << got.loss[5];
+    });
+  }
+}
+
+TEST(CountCorrect, AddsTheRowsWhoseFirstLargestLogitIsTheLabel) {
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  for (const auto [rows, classes] : {Size{0, 10}, Size{1, 1}, Size{31, 10}, Size{32, 10}, Size{33, 3},
+                                     Size{255, 10}, Size{257, 10}, Size{1000, 10}, Size{20011, 10}}) {
+    SCOPED_TRACE(std::to_string(rows) + " rows of " + std::to_string(classes));
+    const std::vector<float> logits = random_integers(rows * classes, 4);  // with many ties
+    const std::vector<int32_t> labels = some_labels(rows, classes);
+    int32_t want = 5;
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* z = &logits[r * classes];
+      want += std::max_element(z, z + classes) - z == labels[r];
+    }
+    in_both_forms([&] {
+      const DeviceBuffer<float> device_logits(logits, 1);
+      const DeviceBuffer<int32_t> device_labels(labels, 3), correct(1, 5);
+      count_correct(device_logits.data(), device_labels.data(), rows, classes, correct.data(), nullptr);
+      EXPECT_EQ(correct.to_host()[0], want);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::kernels
