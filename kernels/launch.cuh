@@ -214,40 +214,64 @@ __device__ T block_reduce(T value, T identity, Combine combine) {
   }
 }
 
+// Combines f(i) over a thread's share of [0, n). A thread that is the whole block keeps kPartials results
+// side by side: they vectorise without -ffast-math, and a sum of partial sums rounds less.
+template <int kThreads, int kPartials, typename F, typename Combine>
+__device__ float thread_reduce(int64_t n, float identity, F f, Combine combine) {
+  if constexpr (kThreads == 1) {
+    float partial[kPartials];
+    for (int lane = 0; lane < kPartials; ++lane) partial[lane] = identity;
+    int64_t i = 0;
+    for (; i + kPartials <= n; i += kPartials)
+      for (int lane = 0; lane < kPartials; ++lane) partial[lane] = combine(partial[lane], f(i + lane));
+    const int rest = static_cast<int>(n - i);
+    for (int lane = 0; lane < rest; ++lane) partial[lane] = combine(partial[lane], f(i + lane));
+    for (int half = kPartials / 2; half > 0; half /= 2)
+      for (int lane = 0; lane < half; ++lane) partial[lane] = combine(partial[lane], partial[lane + half]);
+    return partial[0];
+  } else {
+    float result = identity;
+    for (int64_t i : block_stride<kThreads>(n)) result = combine(result, f(i));
+    return result;
+  }
+}
+
+struct Sum {
+  template <typename T>
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+
+struct Max {
+  __device__ float operator()(float a, float b) const { return (a > b || a != a) ? a : b; }
+};
+
 }  // namespace detail
 
 // The sum of `value` over the block's threads, in every thread. All threads of the block must call it.
 template <int kThreads, typename T>
 __device__ T block_sum(T value) {
-  return detail::block_reduce<kThreads>(value, T(0), [](T a, T b) { return a + b; });
-}
-
-// The sum of f(i) over [0, n), in every thread of the block, in an order that depends on n alone. A single
-// thread keeps kPartials partial sums side by side: they vectorise without -ffast-math, and round less.
-template <int kThreads, int kPartials = 16, typename F>
-__device__ float block_sum(int64_t n, F f) {
-  if constexpr (kThreads == 1) {
-    float partial[kPartials] = {};
-    int64_t i = 0;
-    for (; i + kPartials <= n; i += kPartials)
-      for (int lane = 0; lane < kPartials; ++lane) partial[lane] += f(i + lane);
-    const int rest = static_cast<int>(n - i);
-    for (int lane = 0; lane < rest; ++lane) partial[lane] += f(i + lane);
-    for (int half = kPartials / 2; half > 0; half /= 2)
-      for (int lane = 0; lane < half; ++lane) partial[lane] += partial[lane + half];
-    return partial[0];
-  } else {
-    float sum = 0;
-    for (int64_t i : block_stride<kThreads>(n)) sum += f(i);
-    return block_sum<kThreads>(sum);
-  }
+  return detail::block_reduce<kThreads>(value, T(0), detail::Sum());
 }
 
 // The largest `value` of the block's threads, in every thread. NaN is passed on.
 template <int kThreads>
 __device__ inline float block_max(float value) {
-  return detail::block_reduce<kThreads>(value, -__builtin_huge_valf(),
-                                        [](float a, float b) { return (a > b || a != a) ? a : b; });
+  return detail::block_reduce<kThreads>(value, -__builtin_huge_valf(), detail::Max());
+}
+
+// The sum of f(i) over [0, n), in every thread of the block, in an order that depends on n alone.
+template <int kThreads, int kPartials = 16, typename F>
+__device__ float block_sum(int64_t n, F f) {
+  return block_sum<kThreads>(detail::thread_reduce<kThreads, kPartials>(n, 0.0f, f, detail::Sum()));
+}
+
+// The largest f(i) over [0, n), in every thread of the block; -infinity for n = 0. NaN is passed on.
+template <int kThreads, int kPartials = 16, typename F>
+__device__ float block_max(int64_t n, F f) {
+  return block_max<kThreads>(
+      detail::thread_reduce<kThreads, kPartials>(n, -__builtin_huge_valf(), f, detail::Max()));
 }
 
 }  // namespace lockstep::kernels

@@ -17,13 +17,7 @@ __global__ void softmax_cross_entropy_kernel(const float* __restrict__ logits,
     float* dz = dlogits == nullptr ? nullptr : dlogits + row * classes;
     const int label = labels[row];
 
-    float largest = -__builtin_huge_valf();
-    for (int64_t c : block_stride<kThreads>(classes)) {
-      const float v = z[c];
-      largest = (v > largest || v != v) ? v : largest;
-    }
-    largest = block_max<kThreads>(largest);
-
+    const float largest = block_max<kThreads>(classes, [=](int64_t c) { return z[c]; });
     float sum;
     if (dz == nullptr) {
       sum = block_sum<kThreads>(classes, [=](int64_t c) { return exp_polynomial(z[c] - largest); });
