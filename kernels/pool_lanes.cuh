@@ -14,6 +14,7 @@ template <int kCount>
 struct Vectors {
   typedef float Floats __attribute__((vector_size(kCount * sizeof(float))));
   typedef int Ints __attribute__((vector_size(kCount * sizeof(int))));
+  typedef uint16_t Shorts __attribute__((vector_size(kCount * sizeof(uint16_t))));
   typedef uint8_t Bytes __attribute__((vector_size(kCount)));
 };
 }  // namespace detail
@@ -24,6 +25,7 @@ struct ChannelLanes {
   static constexpr int kChannels = kCount;
   using Floats = typename detail::Vectors<kCount>::Floats;
   using Ints = typename detail::Vectors<kCount>::Ints;
+  using Shorts = typename detail::Vectors<kCount>::Shorts;  // on the way up: g++ widens by steps of two
   using Bytes = typename detail::Vectors<kCount>::Bytes;
 
   static Floats load(const float* p) {
@@ -35,7 +37,7 @@ struct ChannelLanes {
   static Ints load_bytes(const uint8_t* p) {
     Bytes bytes;
     __builtin_memcpy(&bytes, p, sizeof(bytes));
-    return __builtin_convertvector(bytes, Ints);
+    return __builtin_convertvector(__builtin_convertvector(bytes, Shorts), Ints);
   }
   static void store_bytes(uint8_t* p, Ints value) {
     const Bytes bytes = __builtin_convertvector(value, Bytes);
