@@ -19,6 +19,23 @@ std::string hostcuda_peer() {
   return value == nullptr ? "" : value;
 }
 
+// The first of this file: afterwards the pair is known.
+TEST(Peer, AccessThatIsEnabledAlreadyIsFineAndLeavesNoError) {
+  const int physical = physical_device_count();
+  if (physical < 2) GTEST_SKIP() << "needs two physical devices";
+  int possible = 0;
+  LOCKSTEP_CUDA(cudaDeviceCanAccessPeer(&possible, 0, 1));
+  if (!possible) GTEST_SKIP() << "needs peer access";
+  {
+    const PhysicalDeviceGuard guard(0);
+    ASSERT_EQ(cudaDeviceEnablePeerAccess(1, 0), cudaSuccess);  // somebody else was first
+  }
+  const std::vector<Device> devices = make_devices(2);
+  EXPECT_EQ(peer_route(devices[0], devices[1]),
+            hostcuda_peer() == "broken" ? PeerRoute::host : PeerRoute::direct);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
 TEST(Peer, TakesTheRouteThatTheMachineOffers) {
   const std::vector<Device> devices = make_devices(4);
   for (const Device& a : devices) {
@@ -34,22 +51,6 @@ TEST(Peer, TakesTheRouteThatTheMachineOffers) {
     }
   }
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess) << "probing left an error behind";
-}
-
-TEST(Peer, AccessThatIsEnabledAlreadyIsFineAndLeavesNoError) {
-  const int physical = physical_device_count();
-  if (physical < 2) GTEST_SKIP() << "needs two physical devices";
-  int possible = 0;
-  LOCKSTEP_CUDA(cudaDeviceCanAccessPeer(&possible, 0, 1));
-  if (!possible) GTEST_SKIP() << "needs peer access";
-  {
-    const PhysicalDeviceGuard guard(0);
-    ASSERT_EQ(cudaDeviceEnablePeerAccess(1, 0), cudaSuccess);  // somebody else was first
-  }
-  const std::vector<Device> devices = make_devices(2);
-  EXPECT_EQ(peer_route(devices[0], devices[1]),
-            hostcuda_peer() == "broken" ? PeerRoute::host : PeerRoute::direct);
-  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
 
 TEST(Peer, NotesSayWhyACopyIsNotDirect) {

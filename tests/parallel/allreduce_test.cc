@@ -10,7 +10,9 @@
 #include <set>
 #include <thread>
 
+#include "core/handle.h"
 #include "core/pool.h"
+#include "core/stream.h"
 #include "kernels/check.h"
 #include "kernels/elementwise.h"
 #include "tests/parallel/buffers.h"
@@ -209,6 +211,46 @@ TEST_P(AllreduceTest, TwoHostThreadsMayCallAtOnce) {
     std::vector<float> want = sum_of(small_integers(n, 3001, i));
     for (float& value : want) value *= n * n * n;
     EXPECT_TRUE(buffers[i].all_hold(want)) << "thread " << i;
+  }
+}
+
+TEST_P(AllreduceTest, CanBeCapturedAndReplayed) {
+  for (const int n : {2, 3, 4}) {
+    const std::vector<Device> devices = make_devices(n);
+    const Values values = small_integers(n, 1001);
+    const Buffers buffers(devices, values);
+    Allreduce reduce(devices, algorithm_);
+    reduce(buffers.data());  // prepares, and is the first of the sums below
+
+    const cudaStream_t first = devices[0].stream();
+    std::vector<Event> events;
+    for (const Device& device : devices) {
+      const DeviceGuard guard(device);
+      events.emplace_back();
+    }
+    LOCKSTEP_CUDA(cudaStreamBeginCapture(first, cudaStreamCaptureModeThreadLocal));
+    events[0].record(first);
+    for (int i = 1; i < n; ++i) events[0].hold(devices[i].stream());
+    reduce(buffers.data());
+    for (int i = 1; i < n; ++i) {
+      events[i].record(devices[i].stream());
+      events[i].hold(first);
+    }
+    cudaGraph_t graph = nullptr;
+    LOCKSTEP_CUDA(cudaStreamEndCapture(first, &graph));
+    const Handle<cudaGraph_t, cudaGraphDestroy> owned_graph(graph);
+    cudaGraphExec_t exec = nullptr;
+    LOCKSTEP_CUDA(cudaGraphInstantiate(&exec, graph, 0));
+    const Handle<cudaGraphExec_t, cudaGraphExecDestroy> owned_exec(exec);
+    EXPECT_TRUE(buffers.all_hold(sum_of(values))) << "capturing ran something";
+
+    for (const Device& device : devices) device.synchronize();
+    for (int i = 0; i < 2; ++i) LOCKSTEP_CUDA(cudaGraphLaunch(exec, first));
+    devices[0].synchronize();
+    reduce(buffers.data());  // outside of a graph again
+    std::vector<float> want = sum_of(values);
+    for (float& value : want) value *= static_cast<float>(n * n * n);
+    EXPECT_TRUE(buffers.all_hold(want)) << n << " ranks";
   }
 }
 
