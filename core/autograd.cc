@@ -80,13 +80,19 @@ Tensor record(const char* operation, const Tensor& output, const std::vector<Ten
 
 namespace {
 
+// True where nobody else can see the tensor's memory: no other handle, and no view.
+bool held_alone(const Tensor& tensor) {
+  const auto& state = TensorState::of(tensor);
+  return state.use_count() == 1 && state->storage.use_count() == 1;
+}
+
 // sum += term, in sum's own memory where nobody else holds it, else in a copy.
 void accumulate(Tensor& sum, const Tensor& term) {
   if (!sum.defined()) {
     sum = term;
     return;
   }
-  if (TensorState::of(sum)->storage.use_count() > 1) sum = sum.copy_to(sum.device());
+  if (!held_alone(sum)) sum = sum.copy_to(sum.device());
   const DeviceGuard guard(sum.device());
   kernels::add_into(sum.data<float>(), term.data<float>(), sum.size(), sum.device().stream());
 }
@@ -98,7 +104,7 @@ void accumulate_leaf(TensorState& leaf, const Tensor& term) {
     kernels::add_into(leaf.gradient.data<float>(), term.data<float>(), term.size(), term.device().stream());
   } else {
     // Two leaves must never share one gradient's memory.
-    leaf.gradient = TensorState::of(term)->storage.use_count() > 1 ? term.copy_to(term.device()) : term;
+    leaf.gradient = held_alone(term) ? term : term.copy_to(term.device());
   }
 }
 

@@ -1,0 +1,70 @@
+// Data-parallel training, a step at a time: every replica computes the summed loss of its shard and goes back
+// through it, the gradients are summed over the replicas, and every replica applies the same update, divided
+// once by the rows of the whole batch. Nothing here waits for a device, except to stay two steps ahead at
+// most.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/stream.h"
+#include "nn/data/device_data.h"
+#include "nn/module.h"
+#include "nn/sgd.h"
+#include "parallel/allreduce.h"
+
+namespace lockstep::parallel {
+
+class Trainer {
+ public:
+  // One replica a device. Replica 0's weights are copied into the others, so only it needs initial values.
+  Trainer(std::vector<std::shared_ptr<nn::Module>> replicas, const std::vector<Device>& devices,
+          const kernels::SgdSettings& settings, Algorithm algorithm);
+
+  // One step on a batch that is split into a shard a device (some may be empty).
+  void step(const std::vector<data::LabelledBatch>& shards, float learning_rate);
+
+  // What happened since the last report: waits for the steps so far.
+  struct Report {
+    std::vector<double> losses;    // the mean loss of each step
+    int64_t rows = 0;              // rows seen
+    int64_t correct = 0;           // rows whose largest logit was the label's
+    double allreduce_seconds = 0;  // from the end of backward on device 0 to the summed gradients
+  };
+  Report report();
+
+  const std::vector<std::shared_ptr<nn::Module>>& replicas() const { return replicas_; }
+
+ private:
+  static constexpr size_t kInFlight = 2;
+  static constexpr int64_t kLossSlots = 1024;
+
+  void wait_for_step(size_t slot);
+  void collect();
+
+  std::vector<std::shared_ptr<nn::Module>> replicas_;
+  std::vector<Device> devices_;
+  std::vector<nn::Sgd> optimizers_;
+  std::vector<Tensor> arenas_;  // all gradients of a replica
+  Allreduce allreduce_;
+
+  // A step in flight: when it is over on each device, and the allreduce's start and end on device 0.
+  struct InFlight {
+    std::vector<Event> done;
+    Event reduce_begin, reduce_end;
+    bool pending = false;
+  };
+  std::vector<InFlight> in_flight_;
+  size_t next_slot_ = 0;
+
+  std::vector<Tensor> losses_;      // a device: the summed loss of its shard, a slot a step
+  std::vector<Tensor> correct_;     // a device: right answers since the last report
+  std::vector<int64_t> step_rows_;  // rows of each step that has a loss slot
+  Report gathered_;
+};
+
+// Right answers of `model` (on the device of `data`) over the first `rows` rows of its order, in batches.
+int64_t count_correct(nn::Module& model, const data::DeviceData& data, int64_t rows, int64_t batch_size,
+                      const Device& device);
+
+}  // namespace lockstep::parallel

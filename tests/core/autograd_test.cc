@@ -1,0 +1,178 @@
+#include "core/autograd.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/check.h"
+#include "kernels/elementwise.h"
+
+namespace lockstep {
+namespace {
+
+Device device() {
+  return make_devices(1)[0];
+}
+
+Tensor leaf(std::vector<float> values) {
+  const auto n = static_cast<int64_t>(values.size());
+  Tensor tensor = Tensor::from_host(values, {n}, device());
+  return tensor.set_requires_grad(true);
+}
+
+// y = factor * x, the smallest operation there is.
+Tensor scaled(const Tensor& x, float factor) {
+  const auto times = [factor](const Tensor& from) {
+    const Tensor to = from.copy_to(from.device());
+    kernels::scale(to.data<float>(), factor, to.size(), to.device().stream());
+    return to;
+  };
+  return record("scaled", times(x), {x},
+                [times](const Tensor& dy) { return std::vector<Tensor>{times(dy)}; });
+}
+
+// z = x + y; hands one and the same gradient tensor to both inputs.
+Tensor sum(const Tensor& x, const Tensor& y) {
+  const Tensor z = x.copy_to(x.device());
+  kernels::add_into(z.data<float>(), y.data<float>(), z.size(), z.device().stream());
+  return record("sum", z, {x, y}, [](const Tensor& dz) { return std::vector<Tensor>{dz, dz}; });
+}
+
+std::vector<float> gradient_of(const Tensor& tensor) {
+  return tensor.grad().to_host<float>();
+}
+
+template <typename Call>
+std::string error_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Autograd, FollowsTheChainRule) {
+  const Tensor x = leaf({3});
+  backward(scaled(scaled(x, 2), 5));
+  EXPECT_EQ(gradient_of(x), std::vector<float>{10});
+}
+
+TEST(Autograd, SecondUseOfATensorAccumulates) {
+  const Tensor x = leaf({3});
+  backward(sum(scaled(x, 2), sum(x, scaled(x, 5))));
+  EXPECT_EQ(gradient_of(x), std::vector<float>{8});
+}
+
+TEST(Autograd, SecondUseOfAnIntermediateAccumulatesBeforeItsOwnBackward) {
+  const Tensor x = leaf({3});
+  const Tensor y = scaled(x, 2);
+  backward(sum(y, sum(y, y)));
+  EXPECT_EQ(gradient_of(x), std::vector<float>{6});
+}
+
+TEST(Autograd, SecondBackwardAddsToTheGradient) {
+  const Tensor x = leaf({3});
+  backward(scaled(x, 2));
+  backward(scaled(x, 5));
+  EXPECT_EQ(gradient_of(x), std::vector<float>{7});
+}
+
+TEST(Autograd, GradientsOfTwoLeavesNeverShareMemory) {
+  const Tensor x = leaf({1}), y = leaf({1});
+  backward(sum(x, y));
+  EXPECT_NE(x.grad().data<float>(), y.grad().data<float>());
+  backward(scaled(x, 4));
+  EXPECT_EQ(gradient_of(x), std::vector<float>{5});
+  EXPECT_EQ(gradient_of(y), std::vector<float>{1});
+}
+
+TEST(Autograd, AddsIntoAGradientThatWasSet) {
+  const Tensor x = leaf({1, 1});
+  const Tensor arena = Tensor::zeros({4}, device());
+  x.set_grad(arena.slice(2, 4));
+  const Tensor ones = Tensor::from_host<float>({1, 1}, {2}, device());
+  backward(scaled(x, 3), ones);
+  EXPECT_EQ(arena.to_host<float>(), (std::vector<float>{0, 0, 3, 3}));
+}
+
+TEST(Autograd, ReshapeIsTransparent) {
+  const Tensor x = leaf({1, 2, 3, 4});
+  backward(scaled(x, 3).reshape({2, 2}), Tensor::from_host<float>({1, 2, 3, 4}, {2, 2}, device()));
+  EXPECT_EQ(x.grad().shape(), Shape{4});
+  EXPECT_EQ(gradient_of(x), (std::vector<float>{3, 6, 9, 12}));
+}
+
+TEST(Autograd, LeavesOutWhatWantsNoGradient) {
+  const Tensor x = leaf({3});
+  Tensor constant = leaf({5});
+  constant.set_requires_grad(false);
+  const Tensor y = sum(x, constant);
+  backward(y);
+  EXPECT_TRUE(x.grad().defined());
+  EXPECT_FALSE(constant.grad().defined());
+  EXPECT_FALSE(scaled(constant, 2).requires_grad());
+}
+
+TEST(Autograd, NoGradLeavesNoHistory) {
+  const Tensor x = leaf({3});
+  {
+    const NoGrad no_grad;
+    EXPECT_FALSE(scaled(x, 2).requires_grad());
+  }
+  EXPECT_TRUE(scaled(x, 2).requires_grad());
+}
+
+TEST(Autograd, ChecksEveryGradientsShapeAndNamesTheOperation) {
+  const Tensor x = leaf({1, 2});
+  const Tensor y = record("wrong", x.copy_to(device()), {x},
+                          [](const Tensor&) { return std::vector<Tensor>{Tensor::zeros({3}, device())}; });
+  EXPECT_EQ(error_of([&] { backward(y, Tensor::zeros({2}, device())); }),
+            "backward: 'wrong' returned a gradient of shape [3] for input 0 of shape [2]");
+}
+
+TEST(Autograd, RefusesToWalkAFreedGraph) {
+  const Tensor x = leaf({3});
+  const Tensor y = scaled(x, 2);
+  backward(y);
+  EXPECT_NE(error_of([&] { backward(y); }).find("already walked"), std::string::npos);
+}
+
+TEST(Autograd, RefusesLossesThatCannotBe) {
+  EXPECT_NE(error_of([] { backward(Tensor::zeros({1}, device())); }), "");
+  const Tensor x = leaf({1, 2});
+  EXPECT_NE(error_of([&] { backward(scaled(x, 1)); }).find("[2]"), std::string::npos);
+  EXPECT_NE(error_of([&] { scaled(x, 1).set_requires_grad(false); }), "");
+  EXPECT_NE(error_of([&] { scaled(x, 1).slice(0, 1); }), "");
+}
+
+// A backward that keeps the values of its input; `kept` watches them.
+TEST(Autograd, FreesWhatANodeKeptAsTheWalkPassesIt) {
+  const Tensor x = leaf({3});
+  auto kept = std::make_shared<int>(1);
+  const std::weak_ptr<int> watch = kept;
+  bool alive_below = true;
+  const Tensor lower = record("lower", x.copy_to(device()), {x}, [&](const Tensor& dy) {
+    alive_below = !watch.expired();
+    return std::vector<Tensor>{dy};
+  });
+  const Tensor upper = record("upper", lower.detach(), {lower},
+                              [kept = std::move(kept)](const Tensor& dy) { return std::vector<Tensor>{dy}; });
+  backward(upper);
+  EXPECT_FALSE(alive_below) << "what the upper operation kept was still there below it";
+}
+
+TEST(Autograd, TakesDeepGraphsWithoutRecursion) {
+  constexpr int kDepth = 200000;  // deep enough to overflow an 8 MiB stack by recursion
+  const Tensor x = leaf({1});
+  const auto chain = [&] {
+    Tensor y = x;
+    for (int i = 0; i < kDepth; ++i)
+      y = record("same", y.detach(), {y}, [](const Tensor& dy) { return std::vector<Tensor>{dy}; });
+    return y;
+  };
+  backward(chain());
+  EXPECT_EQ(gradient_of(x), std::vector<float>{1});
+  chain();  // and dropped without a walk
+}
+
+}  // namespace
+}  // namespace lockstep
