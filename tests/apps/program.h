@@ -1,0 +1,22 @@
+// Runs a program as a user does, and keeps its exit code and what it printed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep::apps {
+
+struct Outcome {
+  int exit_code;  // 128 + signal where a signal ended it
+  std::string out, error;
+};
+
+// `environment`: "NAME=value" settings on top of this process's. Ended after two minutes. With
+// `interrupt_after` set, SIGINT is sent as soon as this text appears on the standard output.
+Outcome run_program(const std::vector<std::string>& command, const std::vector<std::string>& environment = {},
+                    const std::string& interrupt_after = "");
+
+// Number of lines, the last one counted also without its end.
+int count_lines(const std::string& text);
+
+}  // namespace lockstep::apps

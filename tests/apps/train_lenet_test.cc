@@ -1,0 +1,290 @@
+// train_lenet as its users see it: what it prints and writes, the promise, and every bad input.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+
+#include "tests/apps/program.h"
+#include "tests/nn/idx_files.h"
+
+namespace lockstep::apps {
+namespace {
+
+using data::Bytes;
+
+constexpr uint32_t kTrainRows = 150, kTestRows = 40;
+
+Bytes idx_labels(const Bytes& labels) {
+  return data::idx_header(0x801, {static_cast<uint32_t>(labels.size())}) + labels;
+}
+
+Bytes idx_images(const Bytes& pixels) {
+  return data::idx_header(0x803, {static_cast<uint32_t>(pixels.size() / 784), 28, 28}) + pixels;
+}
+
+// A small data set in Fashion-MNIST's format: every class is bright in rows of its own, with noise on top.
+class TrainLenet : public testing::Test {
+ protected:
+  void SetUp() override {
+    put("train", kTrainRows);
+    put("t10k", kTestRows);
+  }
+
+  void put(const std::string& part, uint32_t rows) {
+    std::mt19937 generator(rows);
+    Bytes pixels, labels;
+    for (uint32_t row = 0; row < rows; ++row) {
+      const auto label = static_cast<uint8_t>(row % 10);
+      labels.push_back(label);
+      for (uint32_t pixel = 0; pixel < 784; ++pixel) {
+        const bool bright = pixel / 28 / 2 == label + 2U;
+        pixels.push_back(static_cast<uint8_t>((bright ? 160 : 20) + generator() % 60));
+      }
+    }
+    folder_.write(part + "-images-idx3-ubyte", idx_images(pixels));
+    folder_.write(part + "-labels-idx1-ubyte", idx_labels(labels));
+  }
+
+  std::string folder() const { return folder_.path().string(); }
+  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+
+  Outcome train(std::vector<std::string> arguments, std::vector<std::string> environment = {}) const {
+    std::vector<std::string> command{TRAIN_LENET, "--data-dir", folder()};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    environment.insert(environment.begin(), "HOSTCUDA_THREADS=1");
+    return run_program(command, environment);
+  }
+
+  std::vector<nlohmann::json> json_lines(const std::string& file) const {
+    std::ifstream in(path(file));
+    std::vector<nlohmann::json> lines;
+    for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+
+  // The fingerprint of the weights after a quiet run.
+  std::string sha256(std::vector<std::string> arguments,
+                     const std::vector<std::string>& environment = {}) const {
+    for (const char* word : {"--quiet", "--epochs", "2", "--batch-size", "32", "--json"})
+      arguments.emplace_back(word);
+    arguments.push_back(path("run.json"));
+    const Outcome outcome = train(arguments, environment);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    EXPECT_EQ(outcome.out, "");
+    const auto lines = json_lines("run.json");
+    return lines.size() == 3 ? lines.back().at("weights_sha256").get<std::string>() : "";
+  }
+
+  data::TemporaryFolder folder_;
+};
+
+TEST_F(TrainLenet, ReportsEpochsAndTotals) {
+  const Outcome outcome =
+      train({"--devices", "2", "--epochs", "2", "--batch-size", "32", "--json", path("run.json")});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  for (const char* text : {"2 devices", "44426 parameters", "Conv2d(1 -> 6, 5x5)", "train loss",
+                           "test accuracy", "weights sha256 "})
+    EXPECT_NE(outcome.out.find(text), std::string::npos) << text << " is missing in\n" << outcome.out;
+  EXPECT_EQ(outcome.out.find('\r'), std::string::npos) << "no bar is drawn where the output is no terminal";
+
+  const auto lines = json_lines("run.json");
+  ASSERT_EQ(lines.size(), 3U);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(lines[i].at("epoch"), i + 1);
+    for (const char* key :
+         {"train_loss", "train_accuracy", "test_accuracy", "seconds", "images_per_second", "allreduce_share"})
+      EXPECT_TRUE(lines[i].at(key).is_number()) << key;
+  }
+  EXPECT_LT(lines[1].at("train_loss"), lines[0].at("train_loss"));
+  EXPECT_EQ(lines[2].at("images"), 2 * kTrainRows)
+      << "every row once an epoch, the short last batch included";
+  EXPECT_EQ(lines[2].at("weights_sha256").get<std::string>().size(), 64U);
+}
+
+TEST_F(TrainLenet, LearnsASmallTask) {
+  ASSERT_EQ(
+      train({"--epochs", "8", "--batch-size", "16", "--lr", "0.05", "--quiet", "--json", path("run.json")})
+          .exit_code,
+      0);
+  // The classes do not overlap; a network that learns gets them all but for a few.
+  EXPECT_GE(json_lines("run.json").back().at("test_accuracy"), 0.9);
+}
+
+TEST_F(TrainLenet, GivesTheSameWeightsOnAnyNumberOfPhysicalDevices) {
+  for (const char* algorithm : {"ring", "tree", "star"}) {
+    const std::vector<std::string> arguments{"--devices", "4", "--allreduce", algorithm};
+    const std::string expected = sha256(arguments, {"HOSTCUDA_DEVICES=1"});
+    for (const char* physical : {"HOSTCUDA_DEVICES=1", "HOSTCUDA_DEVICES=2", "HOSTCUDA_DEVICES=4"})
+      EXPECT_EQ(sha256(arguments, {physical}), expected) << algorithm << " with " << physical;
+  }
+}
+
+TEST_F(TrainLenet, GivesTheSameWeightsWherePeerCopiesFail) {
+  const std::vector<std::string> arguments{"--devices", "3"};
+  const std::string expected = sha256(arguments, {"HOSTCUDA_DEVICES=3"});
+  EXPECT_EQ(sha256(arguments, {"HOSTCUDA_DEVICES=3", "HOSTCUDA_PEER=0"}), expected);
+  EXPECT_EQ(sha256(arguments, {"HOSTCUDA_DEVICES=3", "HOSTCUDA_PEER=broken"}), expected);
+  const Outcome told =
+      train({"--devices", "2", "--epochs", "1"}, {"HOSTCUDA_DEVICES=2", "HOSTCUDA_PEER=broken"});
+  EXPECT_NE(told.out.find("through host memory"), std::string::npos) << told.out;
+}
+
+TEST_F(TrainLenet, SeedAndModelAndMathChangeTheWeights) {
+  const std::string expected = sha256({});
+  EXPECT_EQ(sha256({"--seed", "0"}), expected);
+  EXPECT_NE(sha256({"--seed", "1"}), expected);
+  EXPECT_NE(sha256({"--model", "chapter"}), expected);
+  EXPECT_NE(sha256({"--recipe", "article"}), expected);
+  EXPECT_EQ(sha256({"--recipe", "article"}),
+            sha256({"--lr", "0.1", "--momentum", "0", "--weight-decay", "0", "--schedule", "constant"}));
+}
+
+TEST_F(TrainLenet, OwnKernelsTrainLikeTheLibraries) {
+  const auto loss = [&](const char* math) {
+    EXPECT_EQ(train({"--math", math, "--limit", "32", "--batch-size", "16", "--epochs", "1", "--quiet",
+                     "--json", path("run.json")})
+                  .exit_code,
+              0);
+    return json_lines("run.json").front().at("train_loss").get<double>();
+  };
+  // Two steps apart by rounding only; 1e-4 leaves room for sums of 256 terms in another order.
+  EXPECT_NEAR(loss("own"), loss("library"), 1e-4);
+}
+
+TEST_F(TrainLenet, ReplicasStayInLockstep) {
+  const Outcome outcome = train({"--devices", "3", "--batch-size", "16", "--epochs", "1", "--check-lockstep"},
+                                {"HOSTCUDA_DEVICES=2"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_NE(outcome.out.find("comparing all replicas"), std::string::npos);
+}
+
+TEST_F(TrainLenet, EndsCleanlyOnCtrlC) {
+  const Outcome outcome =
+      run_program({TRAIN_LENET, "--data-dir", folder(), "--epochs", "100000", "--json", path("run.json")}, {},
+                  "images/s");
+  EXPECT_EQ(outcome.exit_code, 130);
+  EXPECT_NE(outcome.error.find("interrupted after step"), std::string::npos) << outcome.error;
+  for (const nlohmann::json& line : json_lines("run.json"))
+    EXPECT_TRUE(line.contains("epoch"));  // whole lines only
+}
+
+TEST_F(TrainLenet, HelpTellsABeginnerTheOptions) {
+  const Outcome outcome = run_program({TRAIN_LENET, "--help"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  for (const char* option : {"--devices", "--batch-size", "--lr", "--epochs", "--momentum", "--weight-decay",
+                             "--schedule", "--init", "--model", "--allreduce", "--math", "--seed",
+                             "--data-dir", "--limit", "--recipe", "--check-lockstep", "--quiet", "--json"})
+    EXPECT_NE(outcome.out.find(option), std::string::npos) << option;
+}
+
+struct BadInput {
+  const char* name;
+  std::vector<std::string> arguments;
+  const char* message;  // part of the one line on standard error
+};
+
+class TrainLenetRefuses : public TrainLenet, public testing::WithParamInterface<BadInput> {};
+
+TEST_P(TrainLenetRefuses, WithOneLineAndWithoutLeavingAnything) {
+  std::vector<std::string> arguments = GetParam().arguments;
+  arguments.insert(arguments.end(), {"--json", path("run.json")});
+  const Outcome outcome = train(arguments);
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_LT(outcome.exit_code, 126) << "ended by a signal";
+  EXPECT_EQ(count_lines(outcome.error), 1) << outcome.error;
+  EXPECT_NE(outcome.error.find(GetParam().message), std::string::npos) << outcome.error;
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_FALSE(std::filesystem::exists(path("run.json")));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Options, TrainLenetRefuses,
+    testing::Values(BadInput{"NoDevices", {"--devices", "0"}, "--devices is 0"},
+                    BadInput{"TooManyDevices", {"--devices", "1000"}, "asked for 1000 devices"},
+                    BadInput{"NoBatch", {"--batch-size", "0"}, "--batch-size is 0"},
+                    BadInput{
+                        "BatchLargerThanTheData", {"--batch-size", "151"}, "there are 150 training images"},
+                    BadInput{"NegativeRate", {"--lr", "-0.1"}, "--lr is -0.1"},
+                    BadInput{"RateThatIsNoNumber", {"--lr", "nan"}, "--lr is nan"},
+                    BadInput{"InfiniteRate", {"--lr", "inf"}, "--lr is inf"},
+                    BadInput{"RateThatIsAWord", {"--lr", "fast"}, "--lr"},
+                    BadInput{"Momentum", {"--momentum", "1"}, "--momentum is 1"},
+                    BadInput{"Decay", {"--weight-decay", "-1"}, "--weight-decay is -1"},
+                    BadInput{"NoEpochs", {"--epochs", "0"}, "--epochs is 0"},
+                    BadInput{"NegativeLimit", {"--limit", "-5"}, "--limit is -5"},
+                    BadInput{"LimitBeyondTheData", {"--limit", "151"}, "151"},
+                    BadInput{"Algorithm", {"--allreduce", "rign"}, "did you mean 'ring'"},
+                    BadInput{"Model", {"--model", "artcle"}, "did you mean 'article'"},
+                    BadInput{"Schedule", {"--schedule", "cosin"}, "did you mean 'cosine'"},
+                    BadInput{"Init", {"--init", "kaimng"}, "did you mean 'kaiming'"},
+                    BadInput{"Math", {"--math", "onw"}, "did you mean 'own'"},
+                    BadInput{"Recipe", {"--recipe", "articel"}, "did you mean 'article'"},
+                    BadInput{"Option", {"--devcies", "2"}, "did you mean '--devices'"},
+                    BadInput{"Word", {"two"}, "two"}, BadInput{"MissingValue", {"--lr"}, "--lr"}),
+    [](const testing::TestParamInfo<BadInput>& info) { return std::string(info.param.name); });
+
+// Spoils one file of the data set and expects its name in the one line of the error.
+class TrainLenetData : public TrainLenet {
+ protected:
+  void expect_refusal(const std::string& file, const std::string& message) const {
+    const Outcome outcome = train({"--json", path("run.json")});
+    EXPECT_NE(outcome.exit_code, 0);
+    EXPECT_EQ(count_lines(outcome.error), 1) << outcome.error;
+    EXPECT_NE(outcome.error.find(file), std::string::npos) << outcome.error;
+    EXPECT_NE(outcome.error.find(message), std::string::npos) << outcome.error;
+    EXPECT_FALSE(std::filesystem::exists(path("run.json")));
+  }
+};
+
+TEST_F(TrainLenetData, MissingFileIsRefused) {
+  std::filesystem::remove(path("train-labels-idx1-ubyte"));
+  expect_refusal("train-labels-idx1-ubyte", "");
+}
+
+TEST_F(TrainLenetData, EmptyFileIsRefused) {
+  folder_.write("train-labels-idx1-ubyte", {});
+  expect_refusal("train-labels-idx1-ubyte", "");
+}
+
+TEST_F(TrainLenetData, TruncatedFileIsRefused) {
+  std::filesystem::resize_file(path("train-images-idx3-ubyte"), 5000);
+  expect_refusal("train-images-idx3-ubyte", "");
+}
+
+TEST_F(TrainLenetData, OtherCountsOfImagesAndLabelsAreRefused) {
+  folder_.write("train-labels-idx1-ubyte", idx_labels(Bytes(kTrainRows - 1, 0)));
+  expect_refusal("train", "149");
+}
+
+TEST_F(TrainLenetData, LabelOutsideTheClassesIsRefused) {
+  Bytes labels(kTrainRows, 3);
+  labels[17] = 10;
+  folder_.write("train-labels-idx1-ubyte", idx_labels(labels));
+  expect_refusal("train-labels-idx1-ubyte", "17");
+}
+
+TEST_F(TrainLenet, SaysAtWhichStepTheLossLeftTheNumbers) {
+  const Outcome outcome = train({"--lr", "1e20", "--schedule", "constant", "--batch-size", "32"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(count_lines(outcome.error), 1) << outcome.error;
+  EXPECT_NE(outcome.error.find("at step 2"), std::string::npos) << outcome.error;
+}
+
+TEST_F(TrainLenet, SaysWhatWasAskedForWhenMemoryRunsOut) {
+  const Outcome outcome = train({"--batch-size", "150"}, {"HOSTCUDA_MEMORY=3000000"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(count_lines(outcome.error), 1) << outcome.error;
+  EXPECT_NE(outcome.error.find("device 0 is out of memory: asked for"), std::string::npos) << outcome.error;
+}
+
+TEST_F(TrainLenet, FindsAnUnwritableReportBeforeTraining) {
+  const Outcome outcome = train({"--json", path("no/such/folder/run.json")});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(count_lines(outcome.error), 1) << outcome.error;
+  EXPECT_NE(outcome.error.find("cannot be written"), std::string::npos) << outcome.error;
+}
+
+}  // namespace
+}  // namespace lockstep::apps

@@ -1,0 +1,183 @@
+// Whole training steps of LeNet on k devices: against one device, against themselves, and without allocation.
+#include "parallel/trainer.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "core/pool.h"
+#include "kernels/check.h"
+#include "nn/init.h"
+#include "nn/models/lenet.h"
+#include "parallel/replicas.h"
+
+namespace lockstep::parallel {
+namespace {
+
+constexpr int64_t kRows = 29;  // prime: every k gives uneven shards
+constexpr kernels::SgdSettings kSettings{
+    .learning_rate = 0.05F, .momentum = 0.9F, .weight_decay = 5e-4F, .nesterov = true};
+
+// Random images with random labels, on every device, in order.
+std::vector<data::DeviceData> random_data(const std::vector<Device>& devices) {
+  std::mt19937 generator(11);
+  std::vector<uint8_t> images(kRows * 784), labels(kRows);
+  for (uint8_t& pixel : images) pixel = static_cast<uint8_t>(generator() % 256);
+  for (uint8_t& label : labels) label = static_cast<uint8_t>(generator() % 10);
+  std::vector<int32_t> order(kRows);
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<data::DeviceData> data;
+  for (const Device& device : devices) {
+    data.emplace_back(images, labels, 28, 28, data::Normalisation{0.5F, 0.3F}, device);
+    data.back().set_order(order);
+  }
+  return data;
+}
+
+struct Training {
+  std::vector<Device> devices;
+  std::vector<data::DeviceData> data;
+  Trainer trainer;
+
+  explicit Training(int k, nn::LeNet variant = nn::LeNet::article, Algorithm algorithm = ring)
+      : devices(make_devices(k)),
+        data(random_data(devices)),
+        trainer(replicas(devices, variant), devices, kSettings, algorithm) {}
+
+  static std::vector<std::shared_ptr<nn::Module>> replicas(const std::vector<Device>& on, nn::LeNet variant) {
+    std::vector<std::shared_ptr<nn::Module>> made;
+    for (const Device& device : on) made.push_back(nn::lenet(variant, device));
+    nn::initialise(*made[0], nn::Init::kaiming, 5);
+    return made;
+  }
+
+  // A step on the first `rows` rows.
+  void step(int64_t rows = kRows) {
+    std::vector<data::LabelledBatch> shards;
+    int64_t begin = 0;
+    const std::vector<int64_t> sizes = split_sizes(rows, static_cast<int>(devices.size()));
+    for (size_t r = 0; r < devices.size(); ++r) {
+      shards.push_back(data[r].batch(begin, sizes[r]));
+      begin += sizes[r];
+    }
+    trainer.step(shards, kSettings.learning_rate);
+  }
+
+  std::vector<std::vector<float>> weights(size_t replica = 0) const {
+    std::vector<std::vector<float>> values;
+    for (const Tensor& parameter : trainer.replicas()[replica]->parameters())
+      values.push_back(parameter.to_host<float>());
+    return values;
+  }
+};
+
+class StepOnDevices : public testing::TestWithParam<nn::LeNet> {};
+
+TEST_P(StepOnDevices, DiffersFromOneDeviceByRoundingOnly) {
+  Training one(1, GetParam());
+  one.step();
+  const auto expected = one.weights();
+  double largest = 0;
+  for (const auto& values : expected)
+    for (const float value : values) largest = std::max(largest, std::abs(static_cast<double>(value)));
+  for (int k = 2; k <= 8; ++k) {
+    Training many(k, GetParam());
+    many.step();
+    const auto weights = many.weights();
+    double difference = 0;
+    for (size_t p = 0; p < weights.size(); ++p)
+      for (size_t i = 0; i < weights[p].size(); ++i)
+        difference = std::max(difference, std::abs(static_cast<double>(weights[p][i]) - expected[p][i]));
+    EXPECT_LE(difference, 1e-6 * largest) << k << " devices";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Variants, StepOnDevices,
+                         testing::Values(nn::LeNet::article, nn::LeNet::chapter, nn::LeNet::classic));
+
+TEST(Trainer, KeepsAllReplicasBitwiseEqual) {
+  for (const Algorithm algorithm : {star, ring, tree}) {
+    for (const int k : {2, 3, 5, 8}) {
+      Training training(k, nn::LeNet::article, algorithm);
+      for (int i = 0; i < 3; ++i) training.step();
+      for (size_t r = 1; r < static_cast<size_t>(k); ++r)
+        ASSERT_EQ(training.weights(r), training.weights(0)) << "replica " << r << " of " << k;
+    }
+  }
+}
+
+TEST(Trainer, GivesTheSameBitsOnEveryRun) {
+  const auto run = [](int k) {
+    Training training(k);
+    for (int i = 0; i < 3; ++i) training.step();
+    return training.weights();
+  };
+  EXPECT_EQ(run(1), run(1));
+  EXPECT_EQ(run(3), run(3));
+}
+
+TEST(Trainer, TakesBatchesWithFewerRowsThanDevices) {
+  Training few(5), one(1);
+  few.step(2);
+  one.step(2);
+  for (size_t r = 1; r < 5; ++r) EXPECT_EQ(few.weights(r), few.weights(0));
+  const Trainer::Report report = few.trainer.report();
+  EXPECT_EQ(report.rows, 2);
+  // One loss is the sum of two rows on one device, the other of two devices: a rounding or two apart.
+  EXPECT_NEAR(report.losses.at(0), one.trainer.report().losses.at(0), 1e-5);
+}
+
+TEST(Trainer, ReportsTheMeanLossOfEveryStepAndCountsRows) {
+  Training training(2);
+  for (int i = 0; i < 5; ++i) training.step();
+  const Trainer::Report report = training.trainer.report();
+  ASSERT_EQ(report.losses.size(), 5U);
+  EXPECT_EQ(report.rows, 5 * kRows);
+  EXPECT_GE(report.correct, 0);
+  EXPECT_LE(report.correct, report.rows);
+  EXPECT_GT(report.allreduce_seconds, 0);
+  // Ten classes and weights that know nothing: near log(10); and the same rows are learnt by heart.
+  EXPECT_NEAR(report.losses[0], std::log(10.0), 1.5);
+  EXPECT_LT(report.losses[4], report.losses[0]);
+  EXPECT_TRUE(training.trainer.report().losses.empty());
+}
+
+TEST(Trainer, ReportsMoreStepsThanItHasSlotsFor) {
+  Training training(1);
+  for (int i = 0; i < 1100; ++i) training.step(1);
+  EXPECT_EQ(training.trainer.report().losses.size(), 1100U);
+}
+
+TEST(Trainer, AllocatesNothingAfterTheSecondStep) {
+  Training training(3);
+  training.step();
+  training.step();
+  const auto statistics = [&] {
+    std::vector<size_t> figures;
+    for (const Device& device : training.devices) {
+      figures.push_back(device.pool().statistics().peak);
+      figures.push_back(device.pool().statistics().reserved);
+    }
+    return figures;
+  };
+  const auto before = statistics();
+  for (int i = 0; i < 20; ++i) training.step();
+  training.trainer.report();
+  EXPECT_EQ(statistics(), before);
+}
+
+TEST(CountCorrect, CountsEveryRowOnce) {
+  Training training(1);
+  const int64_t right =
+      count_correct(*training.trainer.replicas()[0], training.data[0], kRows, 8, training.devices[0]);
+  EXPECT_EQ(
+      count_correct(*training.trainer.replicas()[0], training.data[0], kRows, kRows, training.devices[0]),
+      right);
+  EXPECT_LE(right, kRows);
+}
+
+}  // namespace
+}  // namespace lockstep::parallel
