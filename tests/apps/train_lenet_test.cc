@@ -13,6 +13,7 @@ namespace lockstep::apps {
 namespace {
 
 using data::Bytes;
+using data::operator+;
 
 constexpr uint32_t kTrainRows = 150, kTestRows = 40;
 
@@ -223,7 +224,7 @@ INSTANTIATE_TEST_SUITE_P(
                     BadInput{"Recipe", {"--recipe", "articel"}, "did you mean 'article'"},
                     BadInput{"Option", {"--devcies", "2"}, "did you mean '--devices'"},
                     BadInput{"Word", {"two"}, "two"}, BadInput{"MissingValue", {"--lr"}, "--lr"}),
-    [](const testing::TestParamInfo<BadInput>& info) { return std::string(info.param.name); });
+    [](const testing::TestParamInfo<BadInput>& bad) { return std::string(bad.param.name); });
 
 // Spoils one file of the data set and expects its name in the one line of the error.
 class TrainLenetData : public TrainLenet {
