@@ -12,7 +12,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -37,9 +36,7 @@ inline constexpr uint32_t kType = std::is_same_v<T, uint8_t> ? 0
 
 class GoldenFile {
  public:
-  // A file beside this header.
-  explicit GoldenFile(const std::string& name)
-      : path_((std::filesystem::path(__FILE__).parent_path() / name).string()) {
+  explicit GoldenFile(const std::string& path) : path_(path) {
     std::ifstream file(path_, std::ios::binary);
     if (!file) throw Error(path_ + ": cannot open");
     content_.assign(std::istreambuf_iterator<char>(file), {});
