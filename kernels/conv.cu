@@ -35,9 +35,14 @@ void validate(const Conv2dShape& s, ConvPass pass) {
                 std::to_string(s.height + 2 * s.padding) + " x " + std::to_string(s.width + 2 * s.padding));
 }
 
+// Up to here (input times output channels) the direct kernel is chosen; see docs/performance.md.
+constexpr int kFewChannels = 1000;
+
 Path choose(const MathContext& context, const Conv2dShape& s, ConvPass pass) {
   if (context.math == Math::own) return Path::im2col;
   const bool direct_can = pass != ConvPass::backward_data || s.stride == 1;
+  if (direct_can && s.in_channels * s.out_channels <= kFewChannels) return Path::direct;
+  if (conv2d_library_supports(context, s, pass)) return Path::library;
   return direct_can ? Path::direct : Path::im2col;
 }
 
@@ -47,6 +52,8 @@ size_t conv2d_workspace_bytes(const MathContext& context, const Conv2dShape& sha
   validate(shape, pass);
   if (shape.batch == 0) return 0;
   switch (choose(context, shape, pass)) {
+    case Path::library:
+      return conv2d_library_workspace_bytes(context, shape, pass);
     case Path::im2col:
       return conv2d_im2col_workspace_bytes(shape);
     default:
@@ -60,6 +67,8 @@ void conv2d_forward(const MathContext& context, const Conv2dShape& shape, const 
   validate(shape, ConvPass::forward);
   if (shape.batch == 0) return;
   switch (choose(context, shape, ConvPass::forward)) {
+    case Path::library:
+      return conv2d_library_forward(context, shape, x, w, bias, y, workspace);
     case Path::im2col:
       return conv2d_im2col_forward(context, shape, x, w, bias, y, workspace);
     default:
@@ -72,6 +81,8 @@ void conv2d_backward_data(const MathContext& context, const Conv2dShape& shape, 
   validate(shape, ConvPass::backward_data);
   if (shape.batch == 0) return;
   switch (choose(context, shape, ConvPass::backward_data)) {
+    case Path::library:
+      return conv2d_library_backward_data(context, shape, dy, w, dx, workspace);
     case Path::im2col:
       return conv2d_im2col_backward_data(context, shape, dy, w, dx, workspace);
     default:
@@ -88,6 +99,8 @@ void conv2d_backward_filter(const MathContext& context, const Conv2dShape& shape
     return;
   }
   switch (choose(context, shape, ConvPass::backward_filter)) {
+    case Path::library:
+      return conv2d_library_backward_filter(context, shape, x, dy, dw, workspace);
     case Path::im2col:
       return conv2d_im2col_backward_filter(context, shape, x, dy, dw, workspace);
     default:

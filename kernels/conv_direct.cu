@@ -10,6 +10,17 @@
 namespace lockstep::kernels {
 namespace {
 
+// Output channels computed together: the count that computes least beyond the last channel, and of equal ones
+// the largest. Two vectors of images times the largest leave registers for the operands.
+constexpr int kMostChannels = kVectorRegisters >= 32 ? 10 : 6;
+
+int channel_tile(int channels) {
+  int best = 4;
+  for (int tile = 6; tile <= kMostChannels; tile += 2)
+    if ((channels + tile - 1) / tile * tile <= (channels + best - 1) / best * best) best = tile;
+  return best;
+}
+
 // A correlation with any stride, bias or none; padding may be negative (backward data with padding >=
 // kernel).
 struct Correlation {
@@ -19,21 +30,18 @@ struct Correlation {
   int kernel_height, kernel_width, stride, pad_height, pad_width;
   int rows_per_block;  // output rows that a block computes
 
-  // The input rows that a block may need, and the scratch memory for one lane of it: those, and an output
-  // row.
-  __host__ __device__ int64_t rows_held() const {
-    const int rows = (rows_per_block - 1) * stride + kernel_height;
-    return rows < height ? rows : height;
-  }
+  __host__ __device__ int64_t in_row() const { return int64_t{width} * in_channels; }
+  __host__ __device__ int64_t out_row() const { return int64_t{out_width} * out_channels; }
+  // The scratch memory of a block for one image: the input rows under the kernel, and an output row with room
+  // for a whole tile of channels at its end.
   __host__ __device__ int64_t scratch_size() const {
-    return rows_held() * width * in_channels + int64_t{out_width} * out_channels;
+    return kernel_height * in_row() + out_row() + kMostChannels;
   }
 };
 
-// Output channels computed together: with kRegisterVectors vectors of images they fill the registers.
-int channel_tile(int channels) {
-  return (channels + 5) / 6 * 6 <= (channels + 3) / 4 * 4 ? 6 : 4;
-}
+// Kernel rows are taken as many at a time as the input that they cover at one position fits the nearest
+// cache; the sums wait in the output row meanwhile.
+constexpr int64_t kCacheBytes = 32 << 10;
 
 // Taps [begin, end) of a kernel that fall inside [0, size) when its first tap lies at `first`.
 struct Taps {
@@ -42,92 +50,107 @@ struct Taps {
       : begin(first < 0 ? -first : 0), end(first + kernel > size ? size - first : kernel) {}
 };
 
-// Rows [row, end) of the images [image, image + present), kVectors groups of lanes of them.
-template <int kThreads, int kTile, int kVectors>
-__device__ void correlate_rows(const Correlation& s, int64_t image, int64_t present, int row, int end,
-                               const float* x, const float* w, const float* bias, float* y, float* scratch) {
-  using Group = LaneGroup<kThreads>;
-  using Lanes = typename Group::Lanes;
-  constexpr int kLanes = Group::kLanes;
-  constexpr int kPitch = kVectors * kLanes;  // from one position to the next
-  const auto lanes_present = [present](int v) {
-    const int64_t left = present - v * kLanes;
-    return static_cast<int>(left < 0 ? 0 : left < kLanes ? left : kLanes);
-  };
+// sum[channel][vector] += value[step][vector] * weight[step][channel] over the steps, which are neighbours.
+template <typename Group, int kTile, int kVectors>
+__device__ void add_products(typename Group::Lanes (&sum)[kTile][kVectors], const float* value,
+                             const float* weight, int steps) {
+  for (int step = 0; step < steps; ++step) {
+    typename Group::Lanes v[kVectors];
+    LOCKSTEP_UNROLL
+    for (int i = 0; i < kVectors; ++i) v[i] = Group::load(value + i * Group::kLanes);
+    LOCKSTEP_UNROLL
+    for (int t = 0; t < kTile; ++t) {
+      LOCKSTEP_UNROLL
+      for (int i = 0; i < kVectors; ++i) sum[t][i] += v[i] * weight[t];
+    }
+    value += kVectors * Group::kLanes;
+    weight += kTile;
+  }
+}
 
-  // Step 1: the input rows that these output rows see, [position][channel][image].
-  const int first = row * s.stride - s.pad_height;
-  const int last = (end - 1) * s.stride - s.pad_height + s.kernel_height;
-  const int held = first < 0 ? 0 : first;
-  const int64_t in_row = int64_t{s.width} * s.in_channels;
-  const int64_t in_size = in_row * s.height;
-  const int64_t needed = ((last < s.height ? last : s.height) - held) * in_row;
-  for (int v = 0; v < kVectors; ++v)
-    Group::gather(x + (image + v * kLanes) * in_size + held * in_row, in_size, lanes_present(v), needed,
-                  scratch + v * kLanes, kPitch);
-
-  const int64_t out_row = int64_t{s.out_width} * s.out_channels;
-  const int64_t out_size = out_row * s.out_height;
-  float* const finished = scratch + s.rows_held() * in_row * kPitch;
+// Output row `oy`, [position][channel][image], from input rows in a ring: row y lies in slot y %
+// kernel_height. w is what pack_weights writes.
+template <typename Group, int kTile, int kVectors>
+__device__ void correlate_row(const Correlation& s, int oy, const float* ring, const float* w, float* row) {
+  constexpr int kPitch = kVectors * Group::kLanes;  // from one position to the next
   const int tiles = (s.out_channels + kTile - 1) / kTile;
   const int64_t tap_pitch = int64_t{s.in_channels} * kTile;
-  for (int oy = row; oy < end; ++oy) {
-    // Step 2: an output row, kTile channels of a position at a time.
-    const int top = oy * s.stride - s.pad_height;
-    const Taps ky(top, s.kernel_height, s.height);
+  const int64_t tile_pitch = s.kernel_height * s.kernel_width * tap_pitch;
+  const float* const bias = w + tiles * tile_pitch;
+  const int64_t tap_row_bytes = int64_t{s.kernel_width} * s.in_channels * kPitch * int64_t{sizeof(float)};
+  const int tap_rows = static_cast<int>(kCacheBytes / tap_row_bytes < 1 ? 1 : kCacheBytes / tap_row_bytes);
+  const int top = oy * s.stride - s.pad_height;
+  const Taps ky(top, s.kernel_height, s.height);
+  int tap_row = ky.begin;
+  do {
+    const int tap_end = tap_row + tap_rows < ky.end ? tap_row + tap_rows : ky.end;
+    const int first_slot = (top + tap_row) % s.kernel_height;
     for (int ox = 0; ox < s.out_width; ++ox) {
       const int left = ox * s.stride - s.pad_width;
       const Taps kx(left, s.kernel_width, s.width);
-      const int steps = (kx.end - kx.begin) * s.in_channels;
+      const float* const in = ring + int64_t{left + kx.begin} * s.in_channels * kPitch;
       for (int tile = 0; tile < tiles; ++tile) {
-        Lanes sum[kTile][kVectors];
+        float* const out = row + (ox * s.out_channels + tile * kTile) * kPitch;
+        typename Group::Lanes sum[kTile][kVectors];
         LOCKSTEP_UNROLL
         for (int t = 0; t < kTile; ++t) {
-          const int channel = tile * kTile + t;
-          const Lanes start = Group::broadcast(bias && channel < s.out_channels ? bias[channel] : 0.0f);
           LOCKSTEP_UNROLL
-          for (int v = 0; v < kVectors; ++v) sum[t][v] = start;
+          for (int v = 0; v < kVectors; ++v)
+            sum[t][v] = tap_row == ky.begin ? Group::broadcast(bias[tile * kTile + t])
+                                            : Group::load(out + t * kPitch + v * Group::kLanes);
         }
-        for (int tap = ky.begin; tap < ky.end; ++tap) {
-          const float* in =
-              scratch + ((top + tap - held) * in_row + (left + kx.begin) * s.in_channels) * kPitch;
-          const float* weight = w + ((tile * s.kernel_height + tap) * s.kernel_width + kx.begin) * tap_pitch;
-          for (int step = 0; step < steps; ++step) {
-            Lanes value[kVectors];
-            LOCKSTEP_UNROLL
-            for (int v = 0; v < kVectors; ++v) value[v] = Group::load(in + v * kLanes);
-            LOCKSTEP_UNROLL
-            for (int t = 0; t < kTile; ++t) {
-              LOCKSTEP_UNROLL
-              for (int v = 0; v < kVectors; ++v) sum[t][v] += value[v] * weight[t];
-            }
-            in += kPitch;
-            weight += kTile;
-          }
+        const float* weight = w + tile * tile_pitch + (tap_row * s.kernel_width + kx.begin) * tap_pitch;
+        int slot = first_slot;
+        for (int tap = tap_row; tap < tap_end; ++tap) {
+          add_products<Group>(sum, in + slot * s.in_row() * kPitch, weight,
+                              (kx.end - kx.begin) * s.in_channels);
+          weight += s.kernel_width * tap_pitch;
+          if (++slot == s.kernel_height) slot = 0;
         }
-        float* out = finished + (ox * s.out_channels + tile * kTile) * kPitch;
         LOCKSTEP_UNROLL
         for (int t = 0; t < kTile; ++t) {
           if (tile * kTile + t >= s.out_channels) break;
           LOCKSTEP_UNROLL
-          for (int v = 0; v < kVectors; ++v) Group::store(out + t * kPitch + v * kLanes, sum[t][v]);
+          for (int v = 0; v < kVectors; ++v) Group::store(out + t * kPitch + v * Group::kLanes, sum[t][v]);
         }
       }
     }
-    // Step 3: the row back to [image][position][channel].
+    tap_row = tap_end;
+  } while (tap_row < ky.end);
+}
+
+// Output rows [row, end) of the images that x and y point at, at most kVectors groups of lanes of them.
+template <typename Group, int kTile, int kVectors>
+__device__ void correlate_rows(const Correlation& s, int present, int row, int end, const float* x,
+                               const float* w, float* y, float* scratch) {
+  constexpr int kLanes = Group::kLanes;
+  constexpr int kPitch = kVectors * kLanes;
+  const int64_t in_size = s.in_row() * s.height;
+  const int64_t out_size = s.out_row() * s.out_height;
+  float* const finished = scratch + s.kernel_height * s.in_row() * kPitch;
+  const auto lanes_present = [present](int v) {
+    const int left = present - v * kLanes;
+    return left < 0 ? 0 : left < kLanes ? left : kLanes;
+  };
+  int next = 0;  // input row
+  for (int oy = row; oy < end; ++oy) {
+    const int top = oy * s.stride - s.pad_height;
+    for (next = next < top ? top : next; next < top + s.kernel_height && next < s.height; ++next)
+      for (int v = 0; v < kVectors; ++v)
+        Group::gather(x + v * kLanes * in_size + next * s.in_row(), in_size, lanes_present(v), s.in_row(),
+                      scratch + (next % s.kernel_height) * s.in_row() * kPitch + v * kLanes, kPitch);
+    correlate_row<Group, kTile, kVectors>(s, oy, scratch, w, finished);
     for (int v = 0; v < kVectors; ++v)
-      if (lanes_present(v) > 0)
-        Group::scatter(finished + v * kLanes, kPitch, out_row,
-                       y + (image + v * kLanes) * out_size + oy * out_row, out_size, lanes_present(v));
+      Group::scatter(finished + v * kLanes, kPitch, s.out_row(), y + v * kLanes * out_size + oy * s.out_row(),
+                     out_size, lanes_present(v));
   }
 }
 
 // Block (g, r): the g-th kBlockImages images, the r-th run of output rows. Few images use fewer vectors.
-constexpr int kBlockImages = kOnGpu ? 32 : 64;
+constexpr int kBlockImages = 32;
 
 template <int kThreads, int kTile>
-__global__ void correlate_kernel(Correlation s, const float* x, const float* w, const float* bias, float* y,
-                                 float* scratch) {
+__global__ void correlate_kernel(Correlation s, const float* x, const float* w, float* y, float* scratch) {
   using Group = LaneGroup<kThreads>;
   constexpr int kImages = Group::kVectors * Group::kLanes;
   static_assert(kBlockImages % kImages == 0);
@@ -138,44 +161,41 @@ __global__ void correlate_kernel(Correlation s, const float* x, const float* w, 
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kBlockImages;
   for (int64_t image = first; image < first + kBlockImages && image < s.batch; image += kImages) {
     const int present = static_cast<int>(s.batch - image < kImages ? s.batch - image : kImages);
-    const auto rows = [&]<int kVectors>() {
-      correlate_rows<kThreads, kTile, kVectors>(s, image, present, row, end, x, w, bias, y, own);
-    };
-    if (present > 2 * Group::kLanes)
-      rows.template operator()<Group::kVectors>();
-    else if (present > Group::kLanes)
-      rows.template operator()<(Group::kVectors < 2 ? Group::kVectors : 2)>();
+    const float* const in = x + image * s.in_row() * s.height;
+    float* const out = y + image * s.out_row() * s.out_height;
+    if (present > Group::kLanes)
+      correlate_rows<Group, kTile, Group::kVectors>(s, present, row, end, in, w, out, own);
     else
-      rows.template operator()<1>();
+      correlate_rows<Group, kTile, 1>(s, present, row, end, in, w, out, own);
   }
 }
 
-// Packs weights for the kernel: packed[tile][kernel row][kernel column][in channel][channel in tile], zero
-// beyond the last output channel. For backward data the roles of the channels change and taps are turned
-// round.
+// Packs weights for the kernel: packed[tile][kernel row][kernel column][in channel][channel in tile], and
+// then the bias; both zero beyond the last output channel. For backward data the roles of the channels change
+// and taps are turned round.
 void pack_weights(cudaStream_t stream, const Conv2dShape& shape, bool turned, int tile, const float* w,
-                  float* packed) {
+                  const float* bias, float* packed) {
   const int in_channels = turned ? shape.out_channels : shape.in_channels;
   const int out_channels = turned ? shape.in_channels : shape.out_channels;
   const int height = shape.kernel_height;
   const int width = shape.kernel_width;
-  const int64_t tiles = (out_channels + tile - 1) / tile;
-  launch_elements(stream, tiles * tile * height * width * in_channels, [=] __device__(int64_t i) {
-    int64_t rest = i;
-    const int64_t lane = rest % tile;
-    rest /= tile;
-    const int64_t in = rest % in_channels;
-    rest /= in_channels;
-    const int64_t kx = rest % width;
-    rest /= width;
-    const int64_t ky = rest % height;
-    const int64_t out = rest / height * tile + lane;
-    if (out >= out_channels)
-      packed[i] = 0.0f;
-    else if (turned)
-      packed[i] = w[((in * height + height - 1 - ky) * width + width - 1 - kx) * out_channels + out];
-    else
-      packed[i] = w[((out * height + ky) * width + kx) * in_channels + in];
+  const int tiles = (out_channels + tile - 1) / tile;
+  const int taps = height * width;
+  // An element is a tap of an output channel, or a bias.
+  launch_elements(stream, int64_t{tiles} * tile * (taps + 1), [=] __device__(int64_t i) {
+    const int element = static_cast<int>(i);
+    const int out = element % (tiles * tile);
+    const int tap = element / (tiles * tile);
+    const bool present = out < out_channels;
+    if (tap == taps) {
+      packed[int64_t{tiles} * tile * taps * in_channels + out] = bias && present ? bias[out] : 0.0f;
+      return;
+    }
+    float* const to = packed + (int64_t{out / tile} * taps + tap) * in_channels * tile + out % tile;
+    const int64_t from =
+        turned ? int64_t{taps - 1 - tap} * out_channels + out : (int64_t{out} * taps + tap) * in_channels;
+    const int64_t step = turned ? int64_t{taps} * out_channels : 1;
+    for (int in = 0; in < in_channels; ++in) to[in * tile] = present ? w[from + in * step] : 0.0f;
   });
 }
 
@@ -224,11 +244,11 @@ Correlation split_rows(Correlation s) {
   return s;
 }
 
+// What pack_weights writes, rounded up so that what follows starts at a cache line.
 int64_t packed_size(const Correlation& s) {
   const int tile = channel_tile(s.out_channels);
-  const int64_t size =
-      int64_t{(s.out_channels + tile - 1) / tile} * tile * s.kernel_height * s.kernel_width * s.in_channels;
-  return (size + 63) / 64 * 64;  // what follows starts at a cache line
+  const int64_t taps = int64_t{s.kernel_height} * s.kernel_width * s.in_channels;
+  return ((s.out_channels + tile - 1) / tile * tile * (taps + 1) + 63) / 64 * 64;
 }
 
 dim3 grid(const Correlation& s) {
@@ -236,14 +256,26 @@ dim3 grid(const Correlation& s) {
               static_cast<unsigned>((s.out_height + s.rows_per_block - 1) / s.rows_per_block));
 }
 
-void correlate(cudaStream_t stream, const Correlation& s, const float* x, const float* packed,
-               const float* bias, float* y, float* scratch) {
-  if (channel_tile(s.out_channels) == 6)
-    launch_blocks<32>([](auto threads) { return correlate_kernel<threads(), 6>; }, grid(s), stream, s, x,
-                      packed, bias, y, scratch);
-  else
-    launch_blocks<32>([](auto threads) { return correlate_kernel<threads(), 4>; }, grid(s), stream, s, x,
-                      packed, bias, y, scratch);
+template <int kTile>
+void launch_correlation(cudaStream_t stream, const Correlation& s, const float* x, const float* packed,
+                        float* y, float* scratch) {
+  if constexpr (kTile <= kMostChannels)
+    launch_blocks<32>([](auto threads) { return correlate_kernel<threads(), kTile>; }, grid(s), stream, s, x,
+                      packed, y, scratch);
+}
+
+void correlate(cudaStream_t stream, const Correlation& s, const float* x, const float* packed, float* y,
+               float* scratch) {
+  switch (channel_tile(s.out_channels)) {
+    case 4:
+      return launch_correlation<4>(stream, s, x, packed, y, scratch);
+    case 6:
+      return launch_correlation<6>(stream, s, x, packed, y, scratch);
+    case 8:
+      return launch_correlation<8>(stream, s, x, packed, y, scratch);
+    default:
+      return launch_correlation<10>(stream, s, x, packed, y, scratch);
+  }
 }
 
 size_t correlation_workspace_bytes(const Correlation& s) {
@@ -258,16 +290,16 @@ void conv2d_direct_forward(cudaStream_t stream, const Conv2dShape& shape, const 
                            const float* bias, float* y, void* workspace) {
   const Correlation s = split_rows(forward_correlation(shape));
   float* const packed = static_cast<float*>(workspace);
-  pack_weights(stream, shape, /*turned=*/false, channel_tile(s.out_channels), w, packed);
-  correlate(stream, s, x, packed, bias, y, packed + packed_size(s));
+  pack_weights(stream, shape, /*turned=*/false, channel_tile(s.out_channels), w, bias, packed);
+  correlate(stream, s, x, packed, y, packed + packed_size(s));
 }
 
 void conv2d_direct_backward_data(cudaStream_t stream, const Conv2dShape& shape, const float* dy,
                                  const float* w, float* dx, void* workspace) {
   const Correlation s = split_rows(backward_correlation(shape));
   float* const packed = static_cast<float*>(workspace);
-  pack_weights(stream, shape, /*turned=*/true, channel_tile(s.out_channels), w, packed);
-  correlate(stream, s, dy, packed, nullptr, dx, packed + packed_size(s));
+  pack_weights(stream, shape, /*turned=*/true, channel_tile(s.out_channels), w, nullptr, packed);
+  correlate(stream, s, dy, packed, dx, packed + packed_size(s));
 }
 
 size_t conv2d_direct_correlation_workspace_bytes(const Conv2dShape& shape, ConvPass pass) {

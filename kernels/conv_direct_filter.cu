@@ -3,12 +3,25 @@
 // the lanes once at the end. Blocks write partial gradients, whose number depends on the batch alone; a
 // second kernel adds them in order, so that the result does not depend on who computed what.
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "kernels/conv_paths.h"
 #include "kernels/lanes.cuh"
 
 namespace lockstep::kernels {
 namespace {
+
+// Neighbouring taps (in channels counted as taps) of a kernel row, and output channels, that are summed
+// together in registers.
+struct Tile {
+  int taps, channels;
+};
+
+constexpr std::array<Tile, 5> kTiles = kVectorRegisters >= 32
+                                           ? std::array<Tile, 5>{{{6, 4}, {5, 4}, {6, 3}, {5, 3}, {3, 4}}}
+                                           : std::array<Tile, 5>{{{4, 3}, {3, 4}, {5, 2}, {6, 2}, {3, 3}}};
+constexpr int kTilePitch = 32;  // floats between the sums of neighbouring tiles
 
 constexpr int kGroupImages = 32;   // the images of one step of a partial gradient
 constexpr int kMostPartials = 16;  // partial p takes groups p, p + kMostPartials, ...
@@ -85,21 +98,52 @@ __device__ void sum_tile(const Conv2dShape& s, int out_height, int out_width, co
   }
 }
 
-// Block p: partial[p][weight], the sum over the images of its groups.
+// How a gradient is cut into tiles; [output channels][kernel rows][taps of a row] tiles.
+struct Tiling {
+  Tile tile;
+  int channel_tiles, rows, row_tiles;
+
+  Tiling(const Conv2dShape& s, Tile t)
+      : tile(t),
+        channel_tiles((s.out_channels + t.channels - 1) / t.channels),
+        rows(s.kernel_height),
+        row_tiles((s.kernel_width * s.in_channels + t.taps - 1) / t.taps) {}
+  __host__ __device__ int64_t count() const { return int64_t{channel_tiles} * rows * row_tiles; }
+  int64_t computed() const { return count() * tile.taps * tile.channels; }
+};
+
+// The tile that computes least beyond the edges; of equal ones the first.
+size_t choose_tile(const Conv2dShape& s) {
+  size_t best = 0;
+  for (size_t i = 1; i < kTiles.size(); ++i)
+    if (Tiling(s, kTiles[i]).computed() < Tiling(s, kTiles[best]).computed()) best = i;
+  return best;
+}
+
+// Output rows are taken as many at a time as keeps the dy of a tile's channels and the input rows in the
+// nearest cache.
+constexpr int64_t kCacheBytes = 40 << 10;
+
+// Block p: partial[p][tile][kTilePitch], the sum over the images of its groups.
 template <int kThreads, int kTaps, int kChannels>
-__global__ void filter_partials_kernel(Conv2dShape s, int out_height, int out_width, const float* x,
-                                       const float* dy, float* partial, float* scratch) {
+__global__ void filter_partials_kernel(Conv2dShape s, Tiling tiling, int out_height, int out_width,
+                                       const float* x, const float* dy, float* partial, float* scratch) {
   using Group = LaneGroup<kThreads>;
   using Lanes = typename Group::Lanes;
   constexpr int kLanes = Group::kLanes;
+  constexpr int kSums = (kTaps * kChannels + kLanes - 1) / kLanes;
+  static_assert(kSums * kLanes <= kTilePitch);
   const FilterScratch held(s);
   const int64_t x_size = int64_t{s.height} * s.width * s.in_channels;
   const int64_t dy_size = int64_t{out_height} * out_width * s.out_channels;
-  const int row_taps = s.kernel_width * s.in_channels;
-  const int64_t weights = int64_t{s.out_channels} * s.kernel_height * row_taps;
-  float* const own = partial + blockIdx.x * weights;
+  const int64_t x_row = int64_t{s.width + 2 * s.padding} * s.in_channels * kLanes;
+  const int64_t dy_row = int64_t{out_width} * s.out_channels * kLanes;
+  float* const own = partial + blockIdx.x * tiling.count() * kTilePitch;
   float* const x_lanes = scratch + blockIdx.x * held.total * kGroupImages;
   float* const dy_lanes = x_lanes + held.input * kLanes;
+  const int64_t row_bytes =
+      (x_row * s.stride + int64_t{out_width} * kChannels * kLanes) * static_cast<int64_t>(sizeof(float));
+  const int rows = static_cast<int>(kCacheBytes / row_bytes < 1 ? 1 : kCacheBytes / row_bytes);
 
   bool first = true;
   for (int64_t group = blockIdx.x; group * kGroupImages < s.batch; group += gridDim.x)
@@ -108,82 +152,74 @@ __global__ void filter_partials_kernel(Conv2dShape s, int out_height, int out_wi
       const int present = static_cast<int>(s.batch - image < kLanes ? s.batch - image : kLanes);
       gather_padded<kThreads>(s, x + image * x_size, present, x_lanes);
       Group::gather(dy + image * dy_size, dy_size, present, dy_size, dy_lanes, kLanes);
-      for (int channel = 0; channel < s.out_channels; channel += kChannels)
-        for (int ky = 0; ky < s.kernel_height; ++ky)
-          for (int tap = 0; tap < row_taps; tap += kTaps) {
-            Lanes sum[kTaps * kChannels] = {};
-            const int64_t corner = int64_t{ky} * (s.width + 2 * s.padding) * s.in_channels + tap;
-            sum_tile<Group, kTaps, kChannels>(s, out_height, out_width, x_lanes + corner * kLanes,
-                                              dy_lanes + channel * kLanes, sum);
-            float sums[kTaps * kChannels];
-            Group::sum(sum, sums);
-            for (int c = 0; c < kChannels && channel + c < s.out_channels; ++c)
-              for (int t = 0; t < kTaps && tap + t < row_taps; ++t) {
-                float& total = own[((channel + c) * s.kernel_height + ky) * row_taps + tap + t];
-                if (threadIdx.x == 0)
-                  total = first ? sums[t * kChannels + c] : total + sums[t * kChannels + c];
-              }
-          }
-      first = false;
+      for (int row = 0; row < out_height; row += rows) {
+        float* total = own;
+        for (int channel_tile = 0; channel_tile < tiling.channel_tiles; ++channel_tile)
+          for (int ky = 0; ky < tiling.rows; ++ky)
+            for (int row_tile = 0; row_tile < tiling.row_tiles; ++row_tile) {
+              Lanes sum[kTaps * kChannels] = {};
+              sum_tile<Group, kTaps, kChannels>(
+                  s, rows < out_height - row ? rows : out_height - row, out_width,
+                  x_lanes + (int64_t{row} * s.stride + ky) * x_row + row_tile * kTaps * kLanes,
+                  dy_lanes + row * dy_row + channel_tile * kChannels * kLanes, sum);
+              Lanes sums[kSums];
+              Group::fold(sum, sums);
+              LOCKSTEP_UNROLL
+              for (int i = 0; i < kSums; ++i)
+                Group::store(total + i * kLanes, first ? sums[i] : Group::load(total + i * kLanes) + sums[i]);
+              total += kTilePitch;
+            }
+        first = false;
+      }
     }
 }
 
-// The tile that computes least beyond the edges; of equal ones the largest.
-struct Tile {
-  int taps, channels;
-};
-
-Tile choose_tile(const Conv2dShape& s) {
-  const auto computed = [&](Tile t) {
-    const auto round_up = [](int n, int to) { return (n + to - 1) / to * to; };
-    return int64_t{round_up(s.kernel_width * s.in_channels, t.taps)} * round_up(s.out_channels, t.channels);
-  };
-  Tile best{6, 4};
-  for (const Tile tile : {Tile{5, 4}, Tile{6, 3}, Tile{5, 3}, Tile{3, 4}})
-    if (computed(tile) < computed(best)) best = tile;
-  return best;
+template <size_t kTile>
+void launch_partials(cudaStream_t stream, const Conv2dShape& s, const Tiling& tiling, const float* x,
+                     const float* dy, float* partial, float* scratch) {
+  launch_blocks<32>(
+      [](auto threads) {
+        return filter_partials_kernel<threads(), kTiles[kTile].taps, kTiles[kTile].channels>;
+      },
+      dim3(static_cast<unsigned>(partials(s))), stream, s, tiling, s.out_height(), s.out_width(), x, dy,
+      partial, scratch);
 }
 
-template <int kTaps, int kChannels>
-void launch_partials(cudaStream_t stream, const Conv2dShape& s, const float* x, const float* dy,
-                     float* partial, float* scratch) {
-  launch_blocks<32>([](auto threads) { return filter_partials_kernel<threads(), kTaps, kChannels>; },
-                    dim3(static_cast<unsigned>(partials(s))), stream, s, s.out_height(), s.out_width(), x, dy,
-                    partial, scratch);
-}
-
-int64_t partials_size(const Conv2dShape& s) {
-  return (partials(s) * s.weight_size() + 63) / 64 * 64;  // what follows starts at a cache line
+int64_t partial_size(const Conv2dShape& s) {
+  return Tiling(s, kTiles[choose_tile(s)]).count() * kTilePitch;
 }
 
 }  // namespace
 
 size_t conv2d_direct_filter_workspace_bytes(const Conv2dShape& s) {
   return sizeof(float) *
-         static_cast<size_t>(partials_size(s) + partials(s) * FilterScratch(s).total * kGroupImages);
+         static_cast<size_t>(partials(s) * (partial_size(s) + FilterScratch(s).total * kGroupImages));
 }
 
 void conv2d_direct_backward_filter(cudaStream_t stream, const Conv2dShape& shape, const float* x,
                                    const float* dy, float* dw, void* workspace) {
-  float* const partial = static_cast<float*>(workspace);
-  float* const scratch = partial + partials_size(shape);
-  const Tile tile = choose_tile(shape);
-  if (tile.taps == 6 && tile.channels == 4)
-    launch_partials<6, 4>(stream, shape, x, dy, partial, scratch);
-  else if (tile.taps == 6)
-    launch_partials<6, 3>(stream, shape, x, dy, partial, scratch);
-  else if (tile.taps == 5 && tile.channels == 4)
-    launch_partials<5, 4>(stream, shape, x, dy, partial, scratch);
-  else if (tile.taps == 5)
-    launch_partials<5, 3>(stream, shape, x, dy, partial, scratch);
-  else
-    launch_partials<3, 4>(stream, shape, x, dy, partial, scratch);
-
-  const int64_t weights = shape.weight_size();
   const int64_t count = partials(shape);
-  launch_elements(stream, weights, [=] __device__(int64_t i) {
-    float total = partial[i];
-    for (int64_t p = 1; p < count; ++p) total += partial[p * weights + i];
+  const int64_t size = partial_size(shape);
+  float* const partial = static_cast<float*>(workspace);
+  float* const scratch = partial + count * size;
+  const size_t chosen = choose_tile(shape);
+  const Tiling tiling(shape, kTiles[chosen]);
+  [&]<size_t... kTile>(std::index_sequence<kTile...>) {
+    ((chosen == kTile ? launch_partials<kTile>(stream, shape, tiling, x, dy, partial, scratch) : void()),
+     ...);
+  }
+  (std::make_index_sequence<kTiles.size()>());
+
+  const int row_taps = shape.kernel_width * shape.in_channels;
+  launch_elements(stream, shape.weight_size(), [=] __device__(int64_t i) {
+    const int64_t tap = i % row_taps;
+    const int64_t ky = i / row_taps % tiling.rows;
+    const int64_t channel = i / row_taps / tiling.rows;
+    const Tile t = tiling.tile;
+    const int64_t tile = (channel / t.channels * tiling.rows + ky) * tiling.row_tiles + tap / t.taps;
+    const int64_t at = tile * kTilePitch + tap % t.taps * t.channels + channel % t.channels;
+    float total = partial[at];
+    for (int64_t p = 1; p < count; ++p) total += partial[p * size + at];
     dw[i] = total;
   });
 }

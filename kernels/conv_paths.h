@@ -10,7 +10,7 @@ namespace lockstep::kernels {
 bool conv2d_library_supports(const MathContext& context, const Conv2dShape& shape, ConvPass pass);
 size_t conv2d_library_workspace_bytes(const MathContext& context, const Conv2dShape& shape, ConvPass pass);
 void conv2d_library_forward(const MathContext& context, const Conv2dShape& shape, const float* x,
-                            const float* w, float* y, void* workspace);
+                            const float* w, const float* bias, float* y, void* workspace);
 void conv2d_library_backward_data(const MathContext& context, const Conv2dShape& shape, const float* dy,
                                   const float* w, float* dx, void* workspace);
 void conv2d_library_backward_filter(const MathContext& context, const Conv2dShape& shape, const float* x,

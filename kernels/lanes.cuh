@@ -10,16 +10,16 @@
 
 namespace lockstep::kernels {
 
-// The width of a vector register, and how many vectors of images times channels fit the register file.
+// The floats of a vector register, and the number of registers.
 #if defined(__AVX512F__)
 inline constexpr int kVectorLanes = 16;
-inline constexpr int kRegisterVectors = 4;
+inline constexpr int kVectorRegisters = 32;
 #elif defined(__AVX__)
 inline constexpr int kVectorLanes = 8;
-inline constexpr int kRegisterVectors = 2;
+inline constexpr int kVectorRegisters = 16;
 #else
 inline constexpr int kVectorLanes = 4;
-inline constexpr int kRegisterVectors = 2;
+inline constexpr int kVectorRegisters = 16;
 #endif
 
 // The lanes of a block of kThreads threads, which must be one warp.
@@ -50,14 +50,17 @@ struct LaneGroup {
     for (int64_t i = 0; i < n; ++i) to[lane * to_pitch + i] = from[i * from_pitch + lane];
   }
 
-  // sums[i] = the sum of values[i] over the lanes, written by one thread.
-  template <int kCount>
-  static __device__ void sum(const Lanes (&values)[kCount], float* sums) {
+  // Lane i of the result (of sums[i / kLanes]) is the sum of values[i] over the lanes.
+  template <int kCount, int kSums>
+  static __device__ void fold(const Lanes (&values)[kCount], Lanes (&sums)[kSums]) {
+    static_assert(kSums == 1 && kCount <= kLanes);
+    sums[0] = 0.0f;
+    LOCKSTEP_UNROLL
     for (int i = 0; i < kCount; ++i) {
       float total = values[i];
       for (int offset = kLanes / 2; offset > 0; offset /= 2)
         total += __shfl_xor_sync(0xffffffffu, total, offset);
-      if (threadIdx.x == 0) sums[i] = total;
+      if (static_cast<int>(threadIdx.x) == i) sums[0] = total;
     }
   }
 };
@@ -66,7 +69,7 @@ struct LaneGroup {
 template <>
 struct LaneGroup<1> {
   static constexpr int kLanes = kVectorLanes;
-  static constexpr int kVectors = kRegisterVectors;
+  static constexpr int kVectors = 2;
   typedef float Lanes __attribute__((vector_size(kVectorLanes * sizeof(float))));
   typedef int Indices __attribute__((vector_size(kVectorLanes * sizeof(int))));
 
@@ -85,17 +88,10 @@ struct LaneGroup<1> {
       for (int64_t i = 0; i < n; ++i)
         for (int lane = 0; lane < kLanes; ++lane)
           to[i * to_pitch + lane] = lane < present ? from[lane * from_pitch + i] : 0.0f;
-      return;
-    }
-    for (int64_t block = 0; block < n; block += kLanes) {
-      const int64_t first = block + kLanes <= n ? block : n - kLanes;
-      Lanes rows[kLanes];
-      LOCKSTEP_UNROLL
-      for (int lane = 0; lane < kLanes; ++lane)
-        rows[lane] = lane < present ? load(from + lane * from_pitch + first) : Lanes{};
-      transpose(rows);
-      LOCKSTEP_UNROLL
-      for (int i = 0; i < kLanes; ++i) store(to + (first + i) * to_pitch, rows[i]);
+    } else if (present == kLanes) {
+      gather_blocks<true>(from, from_pitch, present, n, to, to_pitch);
+    } else {
+      gather_blocks<false>(from, from_pitch, present, n, to, to_pitch);
     }
   }
 
@@ -104,8 +100,47 @@ struct LaneGroup<1> {
     if (n < kLanes) {
       for (int lane = 0; lane < present; ++lane)
         for (int64_t i = 0; i < n; ++i) to[lane * to_pitch + i] = from[i * from_pitch + lane];
-      return;
+    } else if (present == kLanes) {
+      scatter_blocks<true>(from, from_pitch, n, to, to_pitch, present);
+    } else {
+      scatter_blocks<false>(from, from_pitch, n, to, to_pitch, present);
     }
+  }
+
+  // Lane i % kLanes of sums[i / kLanes] is the sum of values[i] over the lanes: a tree over halves of the
+  // vector, in which two values share a vector from the first step on, four from the second.
+  template <int kCount, int kSums>
+  static void fold(const Lanes (&values)[kCount], Lanes (&sums)[kSums]) {
+    static_assert(kSums == (kCount + kLanes - 1) / kLanes);
+    LOCKSTEP_UNROLL
+    for (int first = 0; first < kCount; first += kLanes) {
+      Lanes rows[kLanes];
+      LOCKSTEP_UNROLL
+      for (int i = 0; i < kLanes; ++i) rows[i] = first + i < kCount ? values[first + i] : Lanes{};
+      fold_halves(rows);
+      sums[first / kLanes] = rows[0];
+    }
+  }
+
+ private:
+  template <bool kAll>
+  static void gather_blocks(const float* from, int64_t from_pitch, int present, int64_t n, float* to,
+                            int64_t to_pitch) {
+    for (int64_t block = 0; block < n; block += kLanes) {
+      const int64_t first = block + kLanes <= n ? block : n - kLanes;
+      Lanes rows[kLanes];
+      LOCKSTEP_UNROLL
+      for (int lane = 0; lane < kLanes; ++lane)
+        rows[lane] = kAll || lane < present ? load(from + lane * from_pitch + first) : Lanes{};
+      transpose(rows);
+      LOCKSTEP_UNROLL
+      for (int i = 0; i < kLanes; ++i) store(to + (first + i) * to_pitch, rows[i]);
+    }
+  }
+
+  template <bool kAll>
+  static void scatter_blocks(const float* from, int64_t from_pitch, int64_t n, float* to, int64_t to_pitch,
+                             int present) {
     for (int64_t block = 0; block < n; block += kLanes) {
       const int64_t first = block + kLanes <= n ? block : n - kLanes;
       Lanes rows[kLanes];
@@ -114,25 +149,10 @@ struct LaneGroup<1> {
       transpose(rows);
       LOCKSTEP_UNROLL
       for (int lane = 0; lane < kLanes; ++lane)
-        if (lane < present) store(to + lane * to_pitch + first, rows[lane]);
+        if (kAll || lane < present) store(to + lane * to_pitch + first, rows[lane]);
     }
   }
 
-  // A tree over halves of the vector, the same for every value; kLanes values are folded together.
-  template <int kCount>
-  static void sum(const Lanes (&values)[kCount], float* sums) {
-    LOCKSTEP_UNROLL
-    for (int first = 0; first < kCount; first += kLanes) {
-      Lanes rows[kLanes];
-      LOCKSTEP_UNROLL
-      for (int i = 0; i < kLanes; ++i) rows[i] = first + i < kCount ? values[first + i] : Lanes{};
-      transpose(rows);
-      Lanes total = fold<kLanes>(rows, 0);
-      for (int i = 0; i < kLanes && first + i < kCount; ++i) sums[first + i] = total[i];
-    }
-  }
-
- private:
   // Exchanges the off-diagonal blocks of kBlock x kBlock values of two rows that are kBlock apart.
   template <int kBlock, int... kIndex>
   static void exchange(Lanes& a, Lanes& b, std::integer_sequence<int, kIndex...>) {
@@ -152,12 +172,14 @@ struct LaneGroup<1> {
     if constexpr (kBlock > 1) transpose<kBlock / 2>(rows);
   }
 
-  template <int kRows>
-  static Lanes fold(const Lanes (&rows)[kLanes], int first) {
-    if constexpr (kRows == 1)
-      return rows[first];
-    else
-      return fold<kRows / 2>(rows, first) + fold<kRows / 2>(rows, first + kRows / 2);
+  template <int kBlock = kVectorLanes / 2>
+  static void fold_halves(Lanes (&rows)[kLanes]) {
+    LOCKSTEP_UNROLL
+    for (int i = 0; i < kBlock; ++i) {
+      exchange<kBlock>(rows[i], rows[i + kBlock], std::make_integer_sequence<int, kVectorLanes>());
+      rows[i] += rows[i + kBlock];
+    }
+    if constexpr (kBlock > 1) fold_halves<kBlock / 2>(rows);
   }
 };
 

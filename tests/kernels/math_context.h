@@ -1,0 +1,31 @@
+// A MathContext for tests: its own stream, with the libraries' handles bound to it.
+#pragma once
+
+#include "kernels/check.h"
+#include "kernels/math.h"
+
+namespace lockstep::test {
+
+class TestMath {
+ public:
+  explicit TestMath(kernels::Math math) : context_{math, nullptr, nullptr, nullptr} {
+    LOCKSTEP_CUDA(cudaStreamCreate(&context_.stream));
+    LOCKSTEP_CUBLAS(cublasCreate(&context_.cublas));
+    LOCKSTEP_CUBLAS(cublasSetStream(context_.cublas, context_.stream));
+    LOCKSTEP_CUDNN(cudnnCreate(&context_.cudnn));
+    LOCKSTEP_CUDNN(cudnnSetStream(context_.cudnn, context_.stream));
+  }
+  TestMath(const TestMath&) = delete;
+  TestMath& operator=(const TestMath&) = delete;
+  ~TestMath() {
+    cudnnDestroy(context_.cudnn);
+    cublasDestroy(context_.cublas);
+    cudaStreamDestroy(context_.stream);
+  }
+  operator const kernels::MathContext&() const { return context_; }
+
+ private:
+  kernels::MathContext context_;
+};
+
+}  // namespace lockstep::test
