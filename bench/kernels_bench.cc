@@ -130,15 +130,15 @@ void reduce_sum_bench(benchmark::State& state) {
 void element_sizes(benchmark::internal::Benchmark* b) {
   b->Arg(2048)->Arg(256 * 8 * 8 * 16)->Arg(256 * 24 * 24 * 6)->Arg(32 * 56 * 56 * 64);
 }
-BENCHMARK(fill_bench)->Apply(element_sizes);
-BENCHMARK(add_into_bench)->Apply(element_sizes);
-BENCHMARK(scale_by_bench)->Apply(element_sizes);
-BENCHMARK(relu_forward_bench)->Apply(element_sizes);
-BENCHMARK(relu_backward_bench)->Apply(element_sizes);
-BENCHMARK(sigmoid_forward_bench)->Apply(element_sizes);
-BENCHMARK(sigmoid_backward_bench)->Apply(element_sizes);
-BENCHMARK(reduce_sum_bench)->Apply(element_sizes);
-BENCHMARK(sgd_bench)->Arg(44426)->Arg(11173962);
+BENCHMARK(fill_bench)->Apply(element_sizes)->UseRealTime();
+BENCHMARK(add_into_bench)->Apply(element_sizes)->UseRealTime();
+BENCHMARK(scale_by_bench)->Apply(element_sizes)->UseRealTime();
+BENCHMARK(relu_forward_bench)->Apply(element_sizes)->UseRealTime();
+BENCHMARK(relu_backward_bench)->Apply(element_sizes)->UseRealTime();
+BENCHMARK(sigmoid_forward_bench)->Apply(element_sizes)->UseRealTime();
+BENCHMARK(sigmoid_backward_bench)->Apply(element_sizes)->UseRealTime();
+BENCHMARK(reduce_sum_bench)->Apply(element_sizes)->UseRealTime();
+BENCHMARK(sgd_bench)->Arg(44426)->Arg(11173962)->UseRealTime();
 
 void bias_add_bench(benchmark::State& state) {
   const int64_t rows = state.range(0);
@@ -160,8 +160,8 @@ void bias_sizes(benchmark::internal::Benchmark* b) {
   b->Args({256 * 24 * 24, 6})->Args({256 * 8 * 8, 16})->Args({256, 120})->Args({256, 84})->Args({256, 10});
   b->Args({32 * 56 * 56, 64});
 }
-BENCHMARK(bias_add_bench)->Apply(bias_sizes);
-BENCHMARK(bias_gradient_bench)->Apply(bias_sizes);
+BENCHMARK(bias_add_bench)->Apply(bias_sizes)->UseRealTime();
+BENCHMARK(bias_gradient_bench)->Apply(bias_sizes)->UseRealTime();
 
 // Arguments: batch, extent, channels, kernel, stride, padding.
 Pool2dShape pool_shape(const benchmark::State& state) {
@@ -208,10 +208,10 @@ void pool_sizes(benchmark::internal::Benchmark* b) {
   b->Args({256, 24, 6, 2, 2, 0})->Args({256, 8, 16, 2, 2, 0})->Args({256, 26, 20, 2, 2, 0});
   b->Args({32, 56, 64, 2, 2, 0})->Args({32, 56, 64, 3, 2, 1});
 }
-BENCHMARK(max_pool_forward_bench)->Apply(pool_sizes);
-BENCHMARK(max_pool_backward_bench)->Apply(pool_sizes);
-BENCHMARK(avg_pool_forward_bench)->Apply(pool_sizes);
-BENCHMARK(avg_pool_backward_bench)->Apply(pool_sizes);
+BENCHMARK(max_pool_forward_bench)->Apply(pool_sizes)->UseRealTime();
+BENCHMARK(max_pool_backward_bench)->Apply(pool_sizes)->UseRealTime();
+BENCHMARK(avg_pool_forward_bench)->Apply(pool_sizes)->UseRealTime();
+BENCHMARK(avg_pool_backward_bench)->Apply(pool_sizes)->UseRealTime();
 
 // A zeroed array of labels: valid for every number of classes.
 struct Labels : Array<int32_t> {
@@ -229,7 +229,7 @@ void softmax_bench(benchmark::State& state) {
   measure(state, stream, 8 * rows * (classes + 1),
           [&] { softmax_cross_entropy(logits, labels, rows, classes, 1, loss, gradient, stream); });
 }
-BENCHMARK(softmax_bench)->Args({256, 10})->Args({256, 1000});
+BENCHMARK(softmax_bench)->Args({256, 10})->Args({256, 1000})->UseRealTime();
 
 void count_correct_bench(benchmark::State& state) {
   const int64_t rows = state.range(0);
@@ -240,7 +240,7 @@ void count_correct_bench(benchmark::State& state) {
   measure(state, stream, 4 * rows * (classes + 1),
           [&] { count_correct(logits, labels, rows, classes, correct, stream); });
 }
-BENCHMARK(count_correct_bench)->Args({256, 10})->Args({256, 1000});
+BENCHMARK(count_correct_bench)->Args({256, 10})->Args({256, 1000})->UseRealTime();
 
 void gather_bench(benchmark::State& state) {
   const int64_t rows = 256;
@@ -254,7 +254,7 @@ void gather_bench(benchmark::State& state) {
   measure(state, stream, rows * (5 * pixels + 9),
           [&] { gather_batch(images, labels, order, rows, pixels, 0.3f, 0.4f, x, y, stream); });
 }
-BENCHMARK(gather_bench);
+BENCHMARK(gather_bench)->UseRealTime();
 
 void random_normal_bench(benchmark::State& state) {
   const int64_t n = state.range(0);
@@ -262,6 +262,6 @@ void random_normal_bench(benchmark::State& state) {
   const Floats x(n, stream);
   measure(state, stream, 4 * n, [&] { random_normal(x, n, 0, 1, 1, 0, stream); });
 }
-BENCHMARK(random_normal_bench)->Arg(44426)->Arg(1 << 20);
+BENCHMARK(random_normal_bench)->Arg(44426)->Arg(1 << 20)->UseRealTime();
 
 }  // namespace
