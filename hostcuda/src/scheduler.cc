@@ -171,6 +171,7 @@ void append(Hold& hold, CUstream_st& stream, Item item) {
   stream.used = true;
   stream.tail = item.kind == Item::Kind::record ? item.marker : nullptr;
   stream.incoming.push_back(std::move(item));
+  stream.arrived.store(static_cast<uint32_t>(stream.incoming.size()), std::memory_order_relaxed);
   if (stream.state == CUstream_st::State::idle) make_ready(hold, stream);
 }
 

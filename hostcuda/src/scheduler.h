@@ -155,6 +155,7 @@ struct CUstream_st {
   State state = State::idle;
   bool used = false;
   std::vector<hostcuda::Item> incoming;
+  std::atomic<uint32_t> arrived{0};  // the size of `incoming`, for a look without the lock
   std::shared_ptr<hostcuda::Marker> tail;          // the last item, where that is a record
   std::shared_ptr<hostcuda::Marker> after_legacy;  // the legacy stream's marker that it last waited for
   std::shared_ptr<hostcuda::Marker> blocked_on;

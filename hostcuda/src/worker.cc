@@ -126,13 +126,22 @@ void run_on_host_thread(CUstream_st& stream, Device& device) {
   }).detach();
 }
 
-// An empty stream goes idle, and away where it was destroyed. False where items have arrived.
+// An empty stream goes idle, and away where it was destroyed. False where items have arrived. Lingers a
+// little, unless the device has something else to do: a host that enqueues one small operation after the
+// other then finds the stream running, which is several times cheaper than making it ready each time.
 bool goes_idle(CUstream_st& stream, Device& device) {
+  constexpr int kLinger = 100;
   stream.current.clear();
   stream.cursor = 0;
+  const uint32_t seen = device.signal.load(std::memory_order_relaxed);
+  for (int i = 0; i < kLinger && stream.arrived.load(std::memory_order_relaxed) == 0 &&
+                  device.signal.load(std::memory_order_relaxed) == seen;
+       ++i)
+    pause_core();
   Hold hold;
   if (!stream.incoming.empty()) {
     std::swap(stream.current, stream.incoming);
+    stream.arrived.store(0, std::memory_order_relaxed);
     return false;
   }
   stream.state = CUstream_st::State::idle;
