@@ -16,8 +16,14 @@
 #include <utility>
 #include <vector>
 
-#define ASSERT_CUDA(call) ASSERT_EQ(call, cudaSuccess)
-#define EXPECT_CUDA(call) EXPECT_EQ(call, cudaSuccess)
+#define ASSERT_CUDA(call)         \
+  do {                            \
+    ASSERT_EQ(call, cudaSuccess); \
+  } while (false)
+#define EXPECT_CUDA(call)         \
+  do {                            \
+    EXPECT_EQ(call, cudaSuccess); \
+  } while (false)
 
 // The error of the call, and that it was left as the last error, which is then cleared.
 #define EXPECT_CUDA_ERROR(call, error)    \

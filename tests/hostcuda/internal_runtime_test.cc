@@ -1,0 +1,186 @@
+// What is hostcuda's own: its environment variables, the deadline of a wait, failed launches, and which way
+// peer copies go. Each case that ends a device runs in a process of its own.
+#include <cstdlib>
+#include <stdexcept>
+
+#include <hostcuda/launch.h>
+#include <hostcuda/statistics.h>
+
+#include "tests/hostcuda/cuda_objects.h"
+
+namespace {
+
+constexpr hostcuda::LaunchSite kSite{"internal_runtime_test.cc", 1, "test_kernel"};
+
+// Runs `body` in a new process with the variable set; it must return 0.
+#define EXPECT_IN_PROCESS(name, value, body, text)                      \
+  do {                                                                  \
+    GTEST_FLAG_SET(death_test_style, "threadsafe");                     \
+    setenv(name, value, 1);                                             \
+    EXPECT_EXIT(std::exit((body)()), testing::ExitedWithCode(0), text); \
+    unsetenv(name);                                                     \
+  } while (false)
+
+int failures() {
+  return testing::Test::HasFailure() ? 1 : 0;
+}
+
+int two_streams_wait_for_each_other() {
+  struct Never {
+    std::mutex mutex;
+    std::condition_variable changed;
+    void wait() {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [] { return false; });
+    }
+  };
+  static auto* const never = new Never;
+  StreamHandle a, b;
+  EventHandle a_event, b_event;
+  EXPECT_CUDA(cudaLaunchHostFunc(
+      a, [](void*) { never->wait(); }, nullptr));
+  EXPECT_CUDA(cudaEventRecord(a_event, a));
+  EXPECT_CUDA(cudaStreamWaitEvent(b, a_event));
+  EXPECT_EQ(cudaStreamSynchronize(b), cudaErrorLaunchTimeout);
+  EXPECT_EQ(cudaStreamSynchronize(b), cudaErrorLaunchTimeout);  // sticky
+  void* data = nullptr;
+  EXPECT_EQ(cudaMalloc(&data, 4), cudaErrorLaunchTimeout);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorLaunchTimeout);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorLaunchTimeout);
+  std::_Exit(failures());  // the handles cannot be destroyed any more
+}
+
+int a_call_throws() {
+  StreamHandle stream;
+  EXPECT_CUDA(hostcuda::enqueue_call(
+      "multiply", [] { throw std::runtime_error("no such shape"); }, stream));
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorLaunchFailure);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorLaunchFailure);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorLaunchFailure);
+  int device = -1;
+  EXPECT_CUDA(cudaGetDevice(&device));
+  if (device_count() > 1) {
+    EXPECT_CUDA(cudaSetDevice(1));
+    EXPECT_CUDA(cudaDeviceSynchronize());  // the other device goes on
+  }
+  std::_Exit(failures());
+}
+
+int bad_environment() {
+  int count = 0;
+  EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorInitializationError);
+  EXPECT_EQ(cudaSetDevice(0), cudaErrorInitializationError);
+  return failures();
+}
+
+int small_memory() {
+  void *first = nullptr, *second = nullptr;
+  EXPECT_CUDA(cudaMalloc(&first, 600));
+  EXPECT_EQ(cudaMalloc(&second, 600), cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation);
+  size_t free = 0, total = 0;
+  EXPECT_CUDA(cudaMemGetInfo(&free, &total));
+  EXPECT_EQ(free, 400u);
+  EXPECT_EQ(total, 1000u);
+  EXPECT_CUDA(cudaFreeAsync(first, nullptr));
+  EXPECT_CUDA(cudaMallocAsync(&second, 600, nullptr));  // waits for what is being freed
+  EXPECT_CUDA(cudaFree(second));
+  return failures();
+}
+
+// Copies {1, 2, 3} from device 0 to device 1.
+std::vector<int> peer_copy_result() {
+  DeviceInts source(3);
+  source.set({1, 2, 3});
+  EXPECT_CUDA(cudaSetDevice(1));
+  DeviceInts destination(3);
+  destination.set({9, 9, 9});
+  EXPECT_CUDA(cudaMemcpyPeer(destination.get(), 1, source.get(), 0, source.bytes()));
+  return destination.values();
+}
+
+int no_peer_access() {
+  int possible = 1;
+  EXPECT_CUDA(cudaDeviceCanAccessPeer(&possible, 0, 1));
+  EXPECT_EQ(possible, 0);
+  EXPECT_CUDA_ERROR(cudaDeviceEnablePeerAccess(1, 0), cudaErrorPeerAccessUnsupported);
+  EXPECT_EQ(peer_copy_result(), counting(3, 1));
+  EXPECT_EQ(hostcuda::peer_copies().staged, 1u);
+  EXPECT_EQ(hostcuda::peer_copies().direct, 0u);
+  return failures();
+}
+
+int broken_peer_access() {
+  int possible = 0;
+  EXPECT_CUDA(cudaDeviceCanAccessPeer(&possible, 0, 1));
+  EXPECT_EQ(possible, 1);
+  EXPECT_CUDA(cudaDeviceEnablePeerAccess(1, 0));
+  EXPECT_EQ(peer_copy_result(), std::vector<int>(3, 0));
+  return failures();
+}
+
+}  // namespace
+
+TEST(Timeout, AWaitThatTakesTooLongEndsAndSaysWhoWaitsForWhat) {
+  EXPECT_IN_PROCESS(
+      "HOSTCUDA_TIMEOUT", "0.3", two_streams_wait_for_each_other,
+      "waited 0.3 s .HOSTCUDA_TIMEOUT.(.|\n)*which is in a host function(.|\n)*which waits for an "
+      "event on stream");
+}
+
+TEST(Failure, AnExceptionInALibraryCallEndsTheDeviceAndIsPrinted) {
+  EXPECT_IN_PROCESS("HOSTCUDA_TIMEOUT", "60", a_call_throws, "hostcuda: multiply failed: no such shape");
+}
+
+TEST(Environment, BadValuesAreNamedAndNothingWorks) {
+  EXPECT_IN_PROCESS("HOSTCUDA_DEVICES", "two", bad_environment,
+                    "hostcuda: HOSTCUDA_DEVICES is 'two': use a whole number from 1 to 64");
+  EXPECT_IN_PROCESS("HOSTCUDA_THREADS", "0", bad_environment, "HOSTCUDA_THREADS is '0'");
+  EXPECT_IN_PROCESS("HOSTCUDA_MEMORY", "1G", bad_environment, "HOSTCUDA_MEMORY is '1G'");
+  EXPECT_IN_PROCESS("HOSTCUDA_PEER", "yes", bad_environment, "HOSTCUDA_PEER is 'yes'");
+  EXPECT_IN_PROCESS("HOSTCUDA_TIMEOUT", "-1", bad_environment, "HOSTCUDA_TIMEOUT is '-1'");
+}
+
+TEST(Environment, MemoryIsBounded) {
+  EXPECT_IN_PROCESS("HOSTCUDA_MEMORY", "1000", small_memory, "");
+}
+
+TEST(Environment, PeerAccessCanBeTakenAway) {
+  SKIP_BELOW_DEVICES(2);
+  EXPECT_IN_PROCESS("HOSTCUDA_PEER", "0", no_peer_access, "");
+}
+
+TEST(Environment, PeerAccessCanBeBroken) {
+  SKIP_BELOW_DEVICES(2);
+  EXPECT_IN_PROCESS("HOSTCUDA_PEER", "broken", broken_peer_access, "");
+}
+
+TEST(Sharing, SlicesCoverTheRangeExactlyOnce) {
+  for (const int64_t n : {1, 63, 8192, 16384, 16385, 1000003}) {
+    SCOPED_TRACE(n);
+    StreamHandle stream;
+    std::vector<std::atomic<int>> hits(static_cast<size_t>(n));
+    ASSERT_CUDA(hostcuda::enqueue_elements(
+        n,
+        [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) hits[static_cast<size_t>(i)].fetch_add(1);
+        },
+        kSite, stream));
+    ASSERT_CUDA(cudaStreamSynchronize(stream));
+    for (size_t i = 0; i < hits.size(); ++i) ASSERT_EQ(hits[i].load(), 1) << i;
+  }
+}
+
+TEST(Statistics, APeerCopyIsDirectOnceAccessIsEnabled) {
+  SKIP_BELOW_DEVICES(2);
+  const hostcuda::PeerCopies before = hostcuda::peer_copies();
+  EXPECT_EQ(peer_copy_result(), counting(3, 1));
+  EXPECT_EQ(hostcuda::peer_copies().staged, before.staged + 1);
+  ASSERT_CUDA(cudaDeviceEnablePeerAccess(0, 0));
+  ASSERT_CUDA(cudaSetDevice(0));
+  EXPECT_EQ(peer_copy_result(), counting(3, 1));
+  EXPECT_EQ(hostcuda::peer_copies().direct, before.direct + 1);
+  ASSERT_CUDA(cudaDeviceDisablePeerAccess(0));
+  ASSERT_CUDA(cudaSetDevice(0));
+}
