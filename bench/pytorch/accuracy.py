@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """What accuracy PyTorch reaches with the recipe that train_lenet uses by default: the mark ours is held against.
 
-Kaiming initialisation (normal, fan-in, gain sqrt(2); biases zero), inputs standardised by the training pixels' mean and
-deviation, SGD with momentum 0.9, Nesterov and weight decay 5e-4 on every parameter, one epoch of linear warm-up, then a cosine to 0.
+Kaiming initialisation (normal, fan-in, gain sqrt(2); biases zero), inputs standardised by the training pixels'
+mean and deviation, SGD with momentum 0.9, Nesterov and weight decay 5e-4 on every parameter, one epoch of linear
+warm-up, then a cosine to 0.
 A JSON line an epoch, and one at the end.
 """
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Images/s of LeNet training steps in PyTorch eager on the CPU, at its best.
 
-A step: forward, cross-entropy, backward, SGD (momentum 0.9, Nesterov, weight decay 5e-4) on a batch in memory. Which memory
-layout and which form of the optimizer is fastest differs between versions and machines, so both are tried first and the
-fastest pair is taken, unless they are given. Then come blocks of steps, and one JSON line: the median block's images/s,
-the best block's, and the settings.
+A step: forward, cross-entropy, backward, SGD (momentum 0.9, Nesterov, weight decay 5e-4) on a batch in memory.
+Which memory layout and which form of the optimizer is fastest differs between versions and machines, so both are
+tried first and the fastest pair is taken, unless they are given. Then come blocks of steps, and one JSON line: the
+median block's images/s, the best block's, and the settings.
 """
 
 import argparse
