@@ -98,13 +98,11 @@ std::string device_summary(const std::vector<Device>& devices) {
   const int physical = physical_device_count();
   cudaDeviceProp properties{};
   LOCKSTEP_CUDA(cudaGetDeviceProperties(&properties, devices.front().physical()));
-  const auto plural = [](size_t n) { return fmt::format("{} device{}", n, n == 1 ? "" : "s"); };
-  const auto used = std::min(devices.size(), static_cast<size_t>(physical));
-  std::string text = fmt::format("{} on {} physical ({})", plural(devices.size()), used, properties.name);
-  if (devices.size() > used)
-    text += fmt::format("; logical devices share: {} is on physical {}", devices.size() - 1,
-                        devices.back().physical());
-  return text;
+  const size_t asked = devices.size();
+  const size_t used = std::min(asked, static_cast<size_t>(physical));
+  if (asked <= used) return fmt::format("{} device{}: {}", asked, asked == 1 ? "" : "s", properties.name);
+  return fmt::format("{} logical devices that share {} physical one{}: {}", asked, used, used == 1 ? "" : "s",
+                     properties.name);
 }
 
 PhysicalDeviceGuard::PhysicalDeviceGuard(int physical) {

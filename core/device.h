@@ -45,7 +45,7 @@ std::vector<Device> make_devices(int count);
 
 int physical_device_count();
 
-// One line for people: "2 devices on 1 physical (logical 0-1 share device 0: ...), ...".
+// One line for people: "2 logical devices that share 1 physical one: NVIDIA H200".
 std::string device_summary(const std::vector<Device>& devices);
 
 // Makes a physical device current, and the one before it again at the end of the scope.

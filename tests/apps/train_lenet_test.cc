@@ -85,7 +85,7 @@ TEST_F(TrainLenet, ReportsEpochsAndTotals) {
   const Outcome outcome =
       train({"--devices", "2", "--epochs", "2", "--batch-size", "32", "--json", path("run.json")});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
-  for (const char* text : {"2 devices", "44426 parameters", "Conv2d(1 -> 6, 5x5)", "train loss",
+  for (const char* text : {"2 logical devices", "44426 parameters", "Conv2d(1 -> 6, 5x5)", "train loss",
                            "test accuracy", "weights sha256 "})
     EXPECT_NE(outcome.out.find(text), std::string::npos) << text << " is missing in\n" << outcome.out;
   EXPECT_EQ(outcome.out.find('\r'), std::string::npos) << "no bar is drawn where the output is no terminal";
@@ -127,8 +127,8 @@ TEST_F(TrainLenet, GivesTheSameWeightsWherePeerCopiesFail) {
   const std::string expected = sha256(arguments, {"HOSTCUDA_DEVICES=3"});
   EXPECT_EQ(sha256(arguments, {"HOSTCUDA_DEVICES=3", "HOSTCUDA_PEER=0"}), expected);
   EXPECT_EQ(sha256(arguments, {"HOSTCUDA_DEVICES=3", "HOSTCUDA_PEER=broken"}), expected);
-  const Outcome told =
-      train({"--devices", "2", "--epochs", "1"}, {"HOSTCUDA_DEVICES=2", "HOSTCUDA_PEER=broken"});
+  const Outcome told = train({"--devices", "2", "--epochs", "1", "--batch-size", "32"},
+                             {"HOSTCUDA_DEVICES=2", "HOSTCUDA_PEER=broken"});
   EXPECT_NE(told.out.find("through host memory"), std::string::npos) << told.out;
 }
 
@@ -162,9 +162,9 @@ TEST_F(TrainLenet, ReplicasStayInLockstep) {
 }
 
 TEST_F(TrainLenet, EndsCleanlyOnCtrlC) {
-  const Outcome outcome =
-      run_program({TRAIN_LENET, "--data-dir", folder(), "--epochs", "100000", "--json", path("run.json")}, {},
-                  "images/s");
+  const Outcome outcome = run_program({TRAIN_LENET, "--data-dir", folder(), "--epochs", "100000",
+                                       "--batch-size", "32", "--json", path("run.json")},
+                                      {}, "images/s");
   EXPECT_EQ(outcome.exit_code, 130);
   EXPECT_NE(outcome.error.find("interrupted after step"), std::string::npos) << outcome.error;
   for (const nlohmann::json& line : json_lines("run.json"))
@@ -281,7 +281,7 @@ TEST_F(TrainLenet, SaysWhatWasAskedForWhenMemoryRunsOut) {
 }
 
 TEST_F(TrainLenet, FindsAnUnwritableReportBeforeTraining) {
-  const Outcome outcome = train({"--json", path("no/such/folder/run.json")});
+  const Outcome outcome = train({"--batch-size", "32", "--json", path("no/such/folder/run.json")});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_EQ(count_lines(outcome.error), 1) << outcome.error;
   EXPECT_NE(outcome.error.find("cannot be written"), std::string::npos) << outcome.error;

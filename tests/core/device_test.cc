@@ -38,8 +38,11 @@ TEST(Devices, RefuseNumbersThatCannotBeMade) {
 }
 
 TEST(Devices, SummaryNamesTheirNumberAndTheHardware) {
-  const std::string summary = device_summary(make_devices(3));
-  EXPECT_NE(summary.find("3 devices"), std::string::npos) << summary;
+  const int sharing = physical_device_count() + 1;
+  const std::string summary = device_summary(make_devices(sharing));
+  EXPECT_NE(summary.find(std::to_string(sharing) + " logical devices that share"), std::string::npos)
+      << summary;
+  EXPECT_EQ(device_summary(make_devices(1)).rfind("1 device: ", 0), 0U) << device_summary(make_devices(1));
   EXPECT_EQ(summary.find('\n'), std::string::npos) << summary;
 }
 
