@@ -153,7 +153,7 @@ AddressInfo describe_address(const void* address) noexcept {
   int tries = 0;
   while (!all.lock.try_lock()) {
     if (++tries > 1000000) return {};
-    pause_core();
+    if (tries > 64) sched_yield();  // the holder may have lost its core
   }
   const std::lock_guard hold(all.lock, std::adopt_lock);
   const uintptr_t at = reinterpret_cast<uintptr_t>(address);

@@ -167,7 +167,8 @@ void make_ready(Hold& hold, CUstream_st& stream) {
 }
 
 void append(Hold& hold, CUstream_st& stream, Item item) {
-  item.sequence = ++scheduler().sequence;
+  // A graph's part on another stream belongs to a launch that runs already: nothing holds it back.
+  if (item.kind != Item::Kind::program) item.sequence = ++scheduler().sequence;
   stream.used = true;
   stream.tail = item.kind == Item::Kind::record ? item.marker : nullptr;
   stream.incoming.push_back(std::move(item));
