@@ -1,0 +1,98 @@
+// GFLOP/s of every pass of LeNet's convolutions at batch 256: the direct kernel against cuDNN. This is what
+// the limit in kernels/conv.cu, up to which the direct kernel is chosen, rests on. HOSTCUDA_THREADS=1 for one
+// core.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "kernels/check.h"
+#include "kernels/conv_paths.h"
+
+namespace {
+
+using namespace lockstep::kernels;
+
+struct Layer {
+  const char* name;
+  Conv2dShape shape;
+};
+
+constexpr Layer kLayers[] = {
+    {"1to6_5x5", {256, 28, 28, 1, 6, 5, 5, 1, 0}},
+    {"6to16_5x5", {256, 12, 12, 6, 16, 5, 5, 1, 0}},
+    {"1to6_5x5_padded", {256, 28, 28, 1, 6, 5, 5, 1, 2}},
+    {"6to16_5x5_at14", {256, 14, 14, 6, 16, 5, 5, 1, 0}},
+    {"1to20_3x3", {256, 28, 28, 1, 20, 3, 3, 1, 0}},
+    {"20to50_5x5", {256, 13, 13, 20, 50, 5, 5, 1, 0}},
+    {"32to32_3x3", {256, 14, 14, 32, 32, 3, 3, 1, 1}},
+};
+
+// Device memory for one pass: operands, result and workspace.
+class Buffer {
+ public:
+  explicit Buffer(size_t bytes) {
+    LOCKSTEP_CUDA(cudaMalloc(reinterpret_cast<void**>(&data_), std::max<size_t>(bytes, 4)));
+    LOCKSTEP_CUDA(cudaMemset(data_, 0, bytes));
+  }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer() { cudaFree(data_); }
+  float* data() const { return data_; }
+
+ private:
+  float* data_ = nullptr;
+};
+
+void run(benchmark::State& state, const Conv2dShape& s, ConvPass pass, bool direct) {
+  MathContext context{Math::library, nullptr, nullptr, nullptr};
+  LOCKSTEP_CUDA(cudaStreamCreate(&context.stream));
+  LOCKSTEP_CUDNN(cudnnCreate(&context.cudnn));
+  LOCKSTEP_CUDNN(cudnnSetStream(context.cudnn, context.stream));
+  const bool filter = pass == ConvPass::backward_filter;
+  const Buffer x(static_cast<size_t>(s.input_size()) * 4), w(static_cast<size_t>(s.weight_size()) * 4);
+  const Buffer y(static_cast<size_t>(s.output_size()) * 4);
+  const Buffer workspace(!direct  ? conv2d_library_workspace_bytes(context, s, pass)
+                         : filter ? conv2d_direct_filter_workspace_bytes(s)
+                                  : conv2d_direct_correlation_workspace_bytes(s, pass));
+  for (auto _ : state) {
+    if (pass == ConvPass::forward)
+      direct
+          ? conv2d_direct_forward(context.stream, s, x.data(), w.data(), nullptr, y.data(), workspace.data())
+          : conv2d_library_forward(context, s, x.data(), w.data(), nullptr, y.data(), workspace.data());
+    else if (pass == ConvPass::backward_data)
+      direct ? conv2d_direct_backward_data(context.stream, s, y.data(), w.data(), x.data(), workspace.data())
+             : conv2d_library_backward_data(context, s, y.data(), w.data(), x.data(), workspace.data());
+    else
+      direct
+          ? conv2d_direct_backward_filter(context.stream, s, x.data(), y.data(), w.data(), workspace.data())
+          : conv2d_library_backward_filter(context, s, x.data(), y.data(), w.data(), workspace.data());
+    LOCKSTEP_CUDA(cudaStreamSynchronize(context.stream));
+  }
+  const double operations = 2.0 * static_cast<double>(s.batch) * s.out_height() * s.out_width() *
+                            static_cast<double>(s.weight_size());
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(operations / 1e9, benchmark::Counter::kIsIterationInvariantRate);
+  cudnnDestroy(context.cudnn);
+  cudaStreamDestroy(context.stream);
+}
+
+const bool registered = [] {
+  for (const Layer& layer : kLayers)
+    for (const auto& [pass, name] :
+         {std::pair{ConvPass::forward, "forward"}, std::pair{ConvPass::backward_data, "backward_data"},
+          std::pair{ConvPass::backward_filter, "backward_filter"}})
+      for (const bool direct : {true, false})
+        benchmark::RegisterBenchmark(
+            (std::string(layer.name) + "/" + name + (direct ? "/direct" : "/cudnn")).c_str(),
+            [shape = layer.shape, pass = pass, direct](benchmark::State& state) {
+              run(state, shape, pass, direct);
+            })
+            ->UseRealTime()
+            ->Unit(benchmark::kMillisecond)
+            ->MinTime(0.05);
+  return true;
+}();
+
+}  // namespace
