@@ -93,6 +93,11 @@ __device__ T* dynamic_shared() {
 
 #else
 
+[[noreturn]] inline void throw_launch_error(cudaError_t status, const hostcuda::LaunchSite& site) {
+  cudaGetLastError();  // thrown, so no later call may find it again
+  lockstep::detail::throw_cuda(status, site.function, site.file, site.line);
+}
+
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes, LaunchStream stream,
             Arguments&&... arguments) {
@@ -104,7 +109,7 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_
          std::apply(kernel, parameters);
        }},
       stream.stream);
-  if (status != cudaSuccess) lockstep::detail::throw_cuda(status, site.function, site.file, site.line);
+  if (status != cudaSuccess) throw_launch_error(status, site);
 }
 
 // A block kernel runs with one thread a block, which turns its strided loops into contiguous ones and its
@@ -136,7 +141,7 @@ void launch_elements(LaunchStream stream, int64_t n, F f) {
         for (int64_t i = begin; i < end; ++i) local(i);
       },
       site, stream.stream);
-  if (status != cudaSuccess) lockstep::detail::throw_cuda(status, site.function, site.file, site.line);
+  if (status != cudaSuccess) throw_launch_error(status, site);
 }
 
 template <typename T>

@@ -11,11 +11,13 @@
 #include <new>
 #include <numeric>
 #include <thread>
+#include <vector>
 
 #include "block.h"
 #include "fault.h"
 #include "memory.h"
 #include "report.h"
+#include "symbols.h"
 
 HOSTCUDA_TLS uint3 threadIdx{0, 0, 0};
 HOSTCUDA_TLS uint3 blockIdx{0, 0, 0};
@@ -28,7 +30,7 @@ namespace {
 
 constexpr size_t kSharedBytes = 48 << 10;  // CUDA's limit, which enqueue_kernel has checked
 
-// The dynamic shared memory of a worker's current block. It ends at a page that cannot be touched.
+// The shared memory of a worker's current block. The dynamic part ends at a page that cannot be touched.
 class SharedMemory {
  public:
   SharedMemory() {
@@ -47,13 +49,18 @@ class SharedMemory {
   void resize(size_t bytes) { bytes_ = (bytes + 15) / 16 * 16; }
   std::byte* data() const { return begin_ + kSharedBytes - bytes_; }
 
-  // NaN as a float, so that a value that no thread of the block has written shows.
-  void poison() { std::memset(data(), 0xff, bytes_); }
+  // Fills it, and the static variables, with NaN, so that a value shows that no thread of the block has
+  // written.
+  void poison() {
+    std::memset(data(), 0xff, bytes_);
+    for (const Range& variable : static_variables_) std::memset(variable.begin, 0xff, variable.bytes);
+  }
 
  private:
   std::byte* begin_;
   size_t page_;
   size_t bytes_ = 0;
+  std::vector<Range> static_variables_ = static_shared_variables();
 };
 
 SharedMemory& shared_memory() {
@@ -123,7 +130,7 @@ cudaError_t run_blocks(const KernelLaunch& launch, uint64_t first_block, uint64_
   gridDim = launch.grid;
   blockDim = launch.block;
   const bool checked = checked_mode();
-  if (launch.shared_bytes > 0) shared_memory().resize(launch.shared_bytes);
+  if (launch.shared_bytes > 0 || checked) shared_memory().resize(launch.shared_bytes);
   if (!checked && blockDim.x * blockDim.y * blockDim.z == 1)
     return run_single_threads(launch, first_block, last_block);
 
@@ -134,7 +141,7 @@ cudaError_t run_blocks(const KernelLaunch& launch, uint64_t first_block, uint64_
   if (checked) prepare_thread_for_faults();
   for (uint64_t i = 0; i < count; ++i) {
     set_block_index(checked ? block_in_order(i, first_block, count) : first_block + i);
-    if (checked && launch.shared_bytes > 0) shared_memory().poison();
+    if (checked) shared_memory().poison();
     if (const cudaError_t error = block.run(); error != cudaSuccess) return error;
     if (checked && (i % checks == checks - 1 || i == count - 1) && overrun_found(launch, checks))
       return cudaErrorIllegalAddress;

@@ -23,7 +23,8 @@ constexpr size_t kStackBytes = 64 << 10;
 
 struct Fault {
   int signal = 0;
-  const void* address = nullptr;
+  const void* address = nullptr;  // null and not known where it can be none at all
+  bool address_known = true;
   const char* access = "access";  // or read, or write
 };
 
@@ -86,6 +87,11 @@ Description describe(const Fault& fault, const Block* block) {
       break;
     }
     case AddressInfo::State::unknown:
+      if (!fault.address_known) {  // x86 does not tell
+        name("invalid address");
+        std::snprintf(text.details, sizeof text.details, "the address is none that this machine can have");
+        break;
+      }
       name(reinterpret_cast<uintptr_t>(address) < 4096 ? "null pointer" : "invalid address");
       std::snprintf(text.details, sizeof text.details, "%s at %p, which is no memory of any device",
                     fault.access, fault.address);
@@ -131,7 +137,8 @@ const char* kind_of_access([[maybe_unused]] const ucontext_t& context) {
 
 void handle(int signal, siginfo_t* info, void* raw_context) {
   auto& context = *static_cast<ucontext_t*>(raw_context);
-  Fault fault{signal, info->si_addr, signal == SIGFPE ? "" : kind_of_access(context)};
+  Fault fault{signal, info->si_addr, info->si_code != SI_KERNEL,
+              signal == SIGFPE ? "" : kind_of_access(context)};
   if (Block* block = running_block(); block != nullptr) {
     current_fault = fault;
     redirect(context, block->running_fiber().guards(fault.address));

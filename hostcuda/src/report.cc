@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <memory>
 
+#include "symbols.h"
+
 namespace hostcuda {
 namespace {
 
@@ -43,11 +45,12 @@ uint64_t schedule_seed() {
 
 std::string kernel_name(const void* kernel) {
   Dl_info info{};
-  if (dladdr(kernel, &info) == 0 || info.dli_sname == nullptr || info.dli_saddr != kernel) return {};
+  const bool exported = dladdr(kernel, &info) != 0 && info.dli_sname != nullptr && info.dli_saddr == kernel;
+  const std::string name = exported ? info.dli_sname : symbol_at(kernel);
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> demangled(
-      abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &status), std::free);
-  return status == 0 ? strip_signature(demangled.get()) : info.dli_sname;
+      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), std::free);
+  return status == 0 ? strip_signature(demangled.get()) : name;
 }
 
 std::string format_index(const uint3& index) {

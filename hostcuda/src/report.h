@@ -15,7 +15,7 @@ namespace hostcuda {
 // HOSTCUDA_SEED, 0 where it is not set.
 uint64_t schedule_seed();
 
-// The kernel's name with its template arguments; empty where the executable does not export it.
+// The kernel's name with its template arguments; empty where nothing names it.
 std::string kernel_name(const void* kernel);
 
 // "barrier divergence in kernel reduce<256>, launched at sum.cu:12, block (0,0,0), thread (3,0,0):

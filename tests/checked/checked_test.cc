@@ -141,7 +141,7 @@ TEST_F(Checked, OutOfBoundsAccessIsReported) {
                 {"out-of-bounds write", "write_at", "block (1,0,0)", "thread (3,0,0)",
                  "0 bytes past the end of", "256 bytes", "device 0"});
   expect_report("write_before", "cudaErrorIllegalAddress",
-                {"out-of-bounds write", "4 bytes before the start of"});
+                {"out-of-bounds write", "wrote 4 bytes before the allocation of 256 bytes"});
   expect_report("read_behind", "cudaErrorIllegalAddress",
                 {"out-of-bounds read", "read_at", "thread (3,0,0)"});
   expect_report("write_far", "cudaErrorIllegalAddress", {"invalid address", "thread (3,0,0)"});
