@@ -9,7 +9,7 @@ endif()
 target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${lockstep_warnings}>")
 list(JOIN lockstep_warnings "," lockstep_warnings_through_nvcc)
 target_compile_options(
-  lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:--extended-lambda;-Werror=all-warnings;-Xcompiler=${lockstep_warnings_through_nvcc}>")
+  lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:--extended-lambda;-Werror=all-warnings;-Xcompiler=${lockstep_warnings_through_nvcc},-Wno-unknown-pragmas>")
 if(LOCKSTEP_BACKEND STREQUAL host)
   target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-fno-trapping-math;-fno-math-errno;-Wno-unknown-pragmas>")
   if(LOCKSTEP_NATIVE)
