@@ -20,7 +20,7 @@ namespace lockstep::apps {
 struct Options {
   int devices = 1;
   int64_t batch_size = 256;
-  double lr = 0.1;
+  double lr = 0.15;
   int64_t epochs = 10;
   double momentum = 0.9;
   double weight_decay = 5e-4;

@@ -84,7 +84,10 @@ class Run {
     {
       Progress progress(fmt::format("epoch {}/{}", epoch + 1, options_.epochs), steps, options_.quiet);
       for (int64_t i = 0; i < steps; ++i) {
-        if (interrupted()) return false;
+        if (interrupted()) {
+          trainer_.report();  // the steps that are enqueued end first
+          return false;
+        }
         step(batches_[static_cast<size_t>(i)], epoch * steps + i);
         if (options_.check_lockstep) check_lockstep();
         if (progress.due()) {

@@ -49,6 +49,12 @@ Scheduler* make_scheduler() {
   return made;
 }
 
+}  // namespace
+
+void wait_before_library_exit() { std::atexit(stop_at_exit); }
+
+namespace {
+
 // Does the stream order what is enqueued elsewhere? To the race detector even work that is done still does.
 bool has_work(const CUstream_st& stream) {
   return race::kDetected ? stream.used : stream.state != CUstream_st::State::idle;

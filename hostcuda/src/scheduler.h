@@ -92,6 +92,12 @@ struct Scheduler {
 };
 
 Scheduler& scheduler();
+
+// Exit handlers run in the reverse order of their registration, static objects of libraries included. A library
+// makes some of its own at its first call: called after that, this makes exit wait for running work before
+// these are destroyed.
+void wait_before_library_exit();
+
 Device& device_at(int ordinal);
 
 // The scheduler's lock. Wakes, once it is released, the workers that became needed meanwhile.
