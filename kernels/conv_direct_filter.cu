@@ -31,19 +31,6 @@ int64_t partials(const Conv2dShape& s) {
   return std::min<int64_t>(groups, kMostPartials);
 }
 
-// One block's scratch memory for a lane: the padded input, and dy; each with room for the reads of a tile
-// that reaches beyond the last channel, whose sums are dropped.
-struct FilterScratch {
-  static constexpr int kSlack = 8;
-  int64_t input, total;
-  __host__ __device__ explicit FilterScratch(const Conv2dShape& s)
-      : input(int64_t{s.height + 2 * s.padding} * (s.width + 2 * s.padding) * s.in_channels + kSlack),
-        total(input +
-              int64_t{(s.height + 2 * s.padding - s.kernel_height) / s.stride + 1} *
-                  ((s.width + 2 * s.padding - s.kernel_width) / s.stride + 1) * s.out_channels +
-              kSlack) {}
-};
-
 // Transposes an image group's input to [padded position][channel][image], the padding being zero.
 template <int kThreads>
 __device__ void gather_padded(const Conv2dShape& s, const float* x, int present, float* to) {
@@ -102,14 +89,27 @@ __device__ void sum_tile(const Conv2dShape& s, int out_height, int out_width, co
 struct Tiling {
   Tile tile;
   int channel_tiles, rows, row_tiles;
+  int chunk;  // output rows taken at a time
 
   Tiling(const Conv2dShape& s, Tile t)
       : tile(t),
         channel_tiles((s.out_channels + t.channels - 1) / t.channels),
         rows(s.kernel_height),
-        row_tiles((s.kernel_width * s.in_channels + t.taps - 1) / t.taps) {}
+        row_tiles((s.kernel_width * s.in_channels + t.taps - 1) / t.taps),
+        chunk(chunk_rows(s, t)) {}
   __host__ __device__ int64_t count() const { return int64_t{channel_tiles} * rows * row_tiles; }
   int64_t computed() const { return count() * tile.taps * tile.channels; }
+
+  // As many rows as keep the dy of a tile's channels and the input rows in the nearest cache, in even chunks.
+  static int chunk_rows(const Conv2dShape& s, Tile t) {
+    constexpr int64_t kCacheFloats = (56 << 10) / int64_t{sizeof(float)};
+    const int64_t row =
+        (int64_t{s.width + 2 * s.padding} * s.in_channels * s.stride + int64_t{s.out_width()} * t.channels) *
+        kVectorLanes;
+    const int64_t rows = std::max<int64_t>(1, kCacheFloats / row);
+    const int64_t chunks = (s.out_height() + rows - 1) / rows;
+    return static_cast<int>((s.out_height() + chunks - 1) / chunks);
+  }
 };
 
 // The tile that computes least beyond the edges; of equal ones the first.
@@ -120,30 +120,33 @@ size_t choose_tile(const Conv2dShape& s) {
   return best;
 }
 
-// Output rows are taken as many at a time as keeps the dy of a tile's channels and the input rows in the
-// nearest cache.
-constexpr int64_t kCacheBytes = 40 << 10;
+// One block's scratch memory for an image: the padded input, and a chunk of dy; each with room for the reads
+// of a tile that reaches beyond the last channel, whose sums are dropped.
+struct FilterScratch {
+  static constexpr int kSlack = 8;
+  int64_t input, total;
+  FilterScratch(const Conv2dShape& s, const Tiling& tiling)
+      : input(int64_t{s.height + 2 * s.padding} * (s.width + 2 * s.padding) * s.in_channels + kSlack),
+        total(input + int64_t{tiling.chunk} * s.out_width() * s.out_channels + kSlack) {}
+};
 
 // Block p: partial[p][tile][kTilePitch], the sum over the images of its groups.
 template <int kThreads, int kTaps, int kChannels>
-__global__ void filter_partials_kernel(Conv2dShape s, Tiling tiling, int out_height, int out_width,
-                                       const float* x, const float* dy, float* partial, float* scratch) {
+__global__ void filter_partials_kernel(Conv2dShape s, Tiling tiling, FilterScratch held, int out_height,
+                                       int out_width, const float* x, const float* dy, float* partial,
+                                       float* scratch) {
   using Group = LaneGroup<kThreads>;
   using Lanes = typename Group::Lanes;
   constexpr int kLanes = Group::kLanes;
   constexpr int kSums = (kTaps * kChannels + kLanes - 1) / kLanes;
   static_assert(kSums * kLanes <= kTilePitch);
-  const FilterScratch held(s);
   const int64_t x_size = int64_t{s.height} * s.width * s.in_channels;
   const int64_t dy_size = int64_t{out_height} * out_width * s.out_channels;
   const int64_t x_row = int64_t{s.width + 2 * s.padding} * s.in_channels * kLanes;
-  const int64_t dy_row = int64_t{out_width} * s.out_channels * kLanes;
+  const int64_t dy_row = int64_t{out_width} * s.out_channels;
   float* const own = partial + blockIdx.x * tiling.count() * kTilePitch;
   float* const x_lanes = scratch + blockIdx.x * held.total * kGroupImages;
   float* const dy_lanes = x_lanes + held.input * kLanes;
-  const int64_t row_bytes =
-      (x_row * s.stride + int64_t{out_width} * kChannels * kLanes) * static_cast<int64_t>(sizeof(float));
-  const int rows = static_cast<int>(kCacheBytes / row_bytes < 1 ? 1 : kCacheBytes / row_bytes);
 
   bool first = true;
   for (int64_t group = blockIdx.x; group * kGroupImages < s.batch; group += gridDim.x)
@@ -151,17 +154,18 @@ __global__ void filter_partials_kernel(Conv2dShape s, Tiling tiling, int out_hei
          image += kLanes) {
       const int present = static_cast<int>(s.batch - image < kLanes ? s.batch - image : kLanes);
       gather_padded<kThreads>(s, x + image * x_size, present, x_lanes);
-      Group::gather(dy + image * dy_size, dy_size, present, dy_size, dy_lanes, kLanes);
-      for (int row = 0; row < out_height; row += rows) {
+      for (int row = 0; row < out_height; row += tiling.chunk) {
+        const int rows = tiling.chunk < out_height - row ? tiling.chunk : out_height - row;
+        Group::gather(dy + image * dy_size + row * dy_row, dy_size, present, rows * dy_row, dy_lanes, kLanes);
         float* total = own;
         for (int channel_tile = 0; channel_tile < tiling.channel_tiles; ++channel_tile)
           for (int ky = 0; ky < tiling.rows; ++ky)
             for (int row_tile = 0; row_tile < tiling.row_tiles; ++row_tile) {
               Lanes sum[kTaps * kChannels] = {};
               sum_tile<Group, kTaps, kChannels>(
-                  s, rows < out_height - row ? rows : out_height - row, out_width,
+                  s, rows, out_width,
                   x_lanes + (int64_t{row} * s.stride + ky) * x_row + row_tile * kTaps * kLanes,
-                  dy_lanes + row * dy_row + channel_tile * kChannels * kLanes, sum);
+                  dy_lanes + channel_tile * kChannels * kLanes, sum);
               Lanes sums[kSums];
               Group::fold(sum, sums);
               LOCKSTEP_UNROLL
@@ -181,29 +185,26 @@ void launch_partials(cudaStream_t stream, const Conv2dShape& s, const Tiling& ti
       [](auto threads) {
         return filter_partials_kernel<threads(), kTiles[kTile].taps, kTiles[kTile].channels>;
       },
-      dim3(static_cast<unsigned>(partials(s))), stream, s, tiling, s.out_height(), s.out_width(), x, dy,
-      partial, scratch);
-}
-
-int64_t partial_size(const Conv2dShape& s) {
-  return Tiling(s, kTiles[choose_tile(s)]).count() * kTilePitch;
+      dim3(static_cast<unsigned>(partials(s))), stream, s, tiling, FilterScratch(s, tiling), s.out_height(),
+      s.out_width(), x, dy, partial, scratch);
 }
 
 }  // namespace
 
 size_t conv2d_direct_filter_workspace_bytes(const Conv2dShape& s) {
-  return sizeof(float) *
-         static_cast<size_t>(partials(s) * (partial_size(s) + FilterScratch(s).total * kGroupImages));
+  const Tiling tiling(s, kTiles[choose_tile(s)]);
+  return sizeof(float) * static_cast<size_t>(partials(s) * (tiling.count() * kTilePitch +
+                                                            FilterScratch(s, tiling).total * kGroupImages));
 }
 
 void conv2d_direct_backward_filter(cudaStream_t stream, const Conv2dShape& shape, const float* x,
                                    const float* dy, float* dw, void* workspace) {
   const int64_t count = partials(shape);
-  const int64_t size = partial_size(shape);
-  float* const partial = static_cast<float*>(workspace);
-  float* const scratch = partial + count * size;
   const size_t chosen = choose_tile(shape);
   const Tiling tiling(shape, kTiles[chosen]);
+  const int64_t size = tiling.count() * kTilePitch;
+  float* const partial = static_cast<float*>(workspace);
+  float* const scratch = partial + count * size;
   [&]<size_t... kTile>(std::index_sequence<kTile...>) {
     ((chosen == kTile ? launch_partials<kTile>(stream, shape, tiling, x, dy, partial, scratch) : void()),
      ...);
