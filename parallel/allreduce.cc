@@ -51,6 +51,7 @@ void Allreduce::operator()(const std::vector<Tensor>& data) {
   std::vector<float*> buffers;
   for (const Tensor& tensor : data) buffers.push_back(tensor.data<float>());
 
+  // Begin where the caller's work ends, with all slots free.
   for (Rank& rank : ranks_) {
     rank.given.record(rank.device.stream());
     rank.given.hold(rank.stream.get());
@@ -58,12 +59,14 @@ void Allreduce::operator()(const std::vector<Tensor>& data) {
   }
   for (auto& [ends, link] : links_) link.slot_free.record(ranks_[ends.second].stream.get());
 
+  // Round by round; the host only enqueues.
   for (auto first = plan.transfers.begin(); first != plan.transfers.end();) {
     auto t = first;
     for (; t != plan.transfers.end() && t->round == first->round; ++t) enqueue(*t, buffers);
     for (; first != t; ++first) finish(*first);
   }
 
+  // The caller's next work comes after all of it.
   for (const Rank& rank : ranks_) rank.finished.hold(rank.device.stream());
 }
 
