@@ -353,5 +353,26 @@ TEST(Allreduce, RunsAPlanMadeElsewhere) {
     }
 }
 
+// Rank 2 is overwritten in round 1 with what it was still sending in round 0; nothing but rank 2 itself
+// orders the two.
+TEST(Allreduce, OverwritesNothingThatIsStillBeingSent) {
+  const Algorithm overwrites = [](int n, int64_t count) {
+    const Slice all{0, count};
+    return Plan{n,
+                count,
+                {{0, 2, 1, all, Action::add},
+                 {1, 0, 2, all, Action::copy},
+                 {2, 0, 1, all, Action::add},
+                 {3, 1, 0, all, Action::copy},
+                 {3, 1, 2, all, Action::copy}}};
+  };
+  const Values values = small_integers(3, 300007);
+  for (int repeat = 0; repeat < 10; ++repeat) {
+    const Buffers buffers(make_devices(3), values);
+    allreduce(buffers.data(), overwrites);
+    ASSERT_TRUE(buffers.all_hold(sum_of(values))) << "repeat " << repeat;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::parallel
