@@ -56,21 +56,27 @@ Block* running_block() {
 Block::Block() : threads_(kMaxThreads), warp_sync_(kMaxThreads), warp_generation_(kMaxThreads) {}
 
 void Block::prepare(const KernelLaunch& launch) {
-  if (kThreadSanitizer) choose_fibers();
+  if (kThreadSanitizer) main_.adopt_sanitizer_fiber();
+  // What a worker keeps between launches is made and freed as one thread, whichever stream comes.
+  const race::Inside as_keeper(keeper_);
   launch_ = &launch;
   checked_ = checked_mode();
   warned_exited_at_barrier_ = warned_exited_in_mask_ = false;
-  if (launch.block.x == shape_.x && launch.block.y == shape_.y && launch.block.z == shape_.z) return;
-  shape_ = launch.block;
-  count_ = static_cast<int>(shape_.x * shape_.y * shape_.z);
-  index_.clear();
-  for (unsigned z = 0; z < shape_.z; ++z)
-    for (unsigned y = 0; y < shape_.y; ++y)
-      for (unsigned x = 0; x < shape_.x; ++x) index_.push_back({x, y, z});
-  order_.resize(count_);
-  position_.resize(count_);
-  std::iota(order_.begin(), order_.end(), 0);
-  std::iota(position_.begin(), position_.end(), 0);
+  const bool same_shape =
+      launch.block.x == shape_.x && launch.block.y == shape_.y && launch.block.z == shape_.z;
+  if (!same_shape) {
+    shape_ = launch.block;
+    count_ = static_cast<int>(shape_.x * shape_.y * shape_.z);
+    index_.clear();
+    for (unsigned z = 0; z < shape_.z; ++z)
+      for (unsigned y = 0; y < shape_.y; ++y)
+        for (unsigned x = 0; x < shape_.x; ++x) index_.push_back({x, y, z});
+    order_.resize(count_);
+    position_.resize(count_);
+    std::iota(order_.begin(), order_.end(), 0);
+    std::iota(position_.begin(), position_.end(), 0);
+  }
+  if (kThreadSanitizer) choose_fibers();
 }
 
 // For the thread sanitizer every stream is a thread (race.h), and so must be every CUDA thread of a stream:
@@ -79,16 +85,18 @@ void Block::choose_fibers() {
   constexpr size_t kStreams = 4;  // the sanitizer can take 8,000 threads in all
   constexpr size_t kKept = 256;
   if (fibers_.size() > kKept) fibers_.resize(kKept);
-  fibers_of_stream_.push_back({main_.sanitizer_fiber(), std::move(fibers_)});
-  main_.adopt_sanitizer_fiber();
+  fibers_of_stream_.push_back({stream_, std::move(fibers_)});
+  stream_ = main_.sanitizer_fiber();
   fibers_.clear();
-  for (size_t i = 0; i < fibers_of_stream_.size(); ++i) {
-    if (fibers_of_stream_[i].first != main_.sanitizer_fiber()) continue;
-    fibers_ = std::move(fibers_of_stream_[i].second);
-    fibers_of_stream_.erase(fibers_of_stream_.begin() + static_cast<std::ptrdiff_t>(i));
+  for (auto kept = fibers_of_stream_.begin(); kept != fibers_of_stream_.end(); ++kept) {
+    if (kept->first != stream_) continue;
+    fibers_ = std::move(kept->second);
+    fibers_of_stream_.erase(kept);
     break;
   }
   if (fibers_of_stream_.size() > kStreams) fibers_of_stream_.erase(fibers_of_stream_.begin());
+  while (fibers_.size() < static_cast<size_t>(count_))
+    fibers_.push_back(std::make_unique<Fiber>(fiber_body, this));
 }
 
 // Seed 0 runs the threads forward, seed 1 backward, any other in an order of its own for every block.
@@ -136,6 +144,7 @@ cudaError_t Block::run() {
   sanitizer_acquire(&end_sync_);
 
   if (status_ != cudaSuccess) {
+    const race::Inside as_keeper(keeper_);
     free_.clear();
     for (const auto& fiber : fibers_) {
       fiber->restart();
@@ -215,12 +224,11 @@ int Block::next_thread() {
 // A new thread takes a stack from the pool; under the thread sanitizer each thread has its own, because two
 // threads on one stack would look like one to it, and could not race.
 Fiber& Block::fiber_to_start(int thread) {
-  const size_t needed = kThreadSanitizer ? static_cast<size_t>(thread) + 1 : fibers_.size() + free_.empty();
-  while (fibers_.size() < needed) {
-    fibers_.push_back(std::make_unique<Fiber>(fiber_body, this));
-    if (!kThreadSanitizer) free_.push_back(fibers_.back().get());
-  }
   if (kThreadSanitizer) return *fibers_[thread];
+  if (free_.empty()) {
+    fibers_.push_back(std::make_unique<Fiber>(fiber_body, this));
+    return *fibers_.back();
+  }
   Fiber* fiber = free_.back();
   free_.pop_back();
   return *fiber;

@@ -15,6 +15,7 @@
 
 #include "fiber.h"
 #include "hostcuda/launch.h"
+#include "race.h"
 
 namespace hostcuda {
 
@@ -134,8 +135,10 @@ class Block {
   Fiber* running_ = nullptr;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> free_;
-  std::vector<std::pair<void*, std::vector<std::unique_ptr<Fiber>>>>
-      fibers_of_stream_;  // thread sanitizer only
+  // Thread sanitizer only: the stream that fibers_ are of, and those of other streams.
+  race::Fiber keeper_;
+  void* stream_ = nullptr;
+  std::vector<std::pair<void*, std::vector<std::unique_ptr<Fiber>>>> fibers_of_stream_;
 };
 
 // The block that this OS thread runs as fibers; null outside of one.

@@ -5,13 +5,13 @@
 // timing. In other builds all of this is empty.
 #pragma once
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__) || defined(HOSTCUDA_TSAN)
 #include <sanitizer/tsan_interface.h>
 #endif
 
 namespace hostcuda::race {
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__) || defined(HOSTCUDA_TSAN)
 inline constexpr bool kDetected = true;
 
 // What happened before release(token) happens before what follows acquire(token).
@@ -42,10 +42,13 @@ class Fiber {
 // While one lives, the calling thread is `fiber` to the sanitizer.
 class Inside {
  public:
-  explicit Inside(Fiber& fiber) : outside_(__tsan_get_current_fiber()) {
+  __attribute__((no_sanitize("thread"))) explicit Inside(Fiber& fiber)
+      : outside_(__tsan_get_current_fiber()) {
     __tsan_switch_to_fiber(fiber.get(), __tsan_switch_to_fiber_no_sync);
   }
-  ~Inside() { __tsan_switch_to_fiber(outside_, __tsan_switch_to_fiber_no_sync); }
+  __attribute__((no_sanitize("thread"))) ~Inside() {
+    __tsan_switch_to_fiber(outside_, __tsan_switch_to_fiber_no_sync);
+  }
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
 

@@ -44,10 +44,12 @@ struct Marker {
   explicit Marker(bool is_timed = false) : timed(is_timed) {}
   bool reached() const { return state.load(std::memory_order_acquire) != 0; }
 
-  std::atomic<uint32_t> state{0};  // 1 once reached
-  std::atomic<uint32_t> sleepers{0};
+  // First, so that the marker's address, which stands for it in race.h, is not also that of an atomic: storing
+  // to one would replace what the thread sanitizer remembers there.
   const bool timed;
   std::chrono::steady_clock::time_point time;
+  std::atomic<uint32_t> state{0};  // 1 once reached
+  std::atomic<uint32_t> sleepers{0};
   std::vector<CUstream_st*> waiting;      // streams; under the lock
   const CUstream_st* recorded = nullptr;  // where, for reports
 };
