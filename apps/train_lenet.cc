@@ -29,8 +29,9 @@ void apply_recipe(const CLI::App& app, LeNetOptions& options) {
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "Trains LeNet on Fashion-MNIST. All devices hold the same weights; each computes the gradients of its\n"
-      "part of the batch, an allreduce sums them, and all take the same step.",
+      "Trains LeNet on Fashion-MNIST. All devices hold the same weights; each computes\n"
+      "the gradients of its part of the batch, an allreduce sums them, and all take\n"
+      "the same step.",
       "train_lenet");
   LeNetOptions options;
   options.model = "article";
@@ -46,9 +47,9 @@ int main(int argc, char** argv) {
       ->group("Training");
   app.footer(
       "Examples:\n"
-      "  ./lab train_lenet --devices 2                     ten epochs on two devices\n"
-      "  ./lab train_lenet --epochs 1 --limit 6000         a quick look\n"
-      "  ./lab train_lenet --devices 4 --check-lockstep    see that the replicas never differ");
+      "  ./lab train_lenet --devices 2                   ten epochs on two devices\n"
+      "  ./lab train_lenet --epochs 1 --limit 6000       a quick look\n"
+      "  ./lab train_lenet --devices 4 --check-lockstep  see that replicas never differ");
   if (const int exit_code = apps::parse(app, argc, argv); exit_code >= 0) return exit_code;
 
   return apps::run("train_lenet", [&] {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <memory>
+#include <sstream>
 
 namespace lockstep::apps {
 namespace {
@@ -13,11 +15,36 @@ void check(bool good, const char* option, double value, const char* wanted) {
   if (!good) throw Error(fmt::format("{} is {}: use {}", option, value, wanted));
 }
 
+// CLI11's help, with descriptions that are broken into lines of a terminal's usual width.
+class Help : public CLI::Formatter {
+ public:
+  std::string make_option(const CLI::Option* option, bool is_positional) const override {
+    constexpr size_t kWidth = 80, kColumn = 26;
+    const std::string indent(kColumn, ' ');
+    std::string text = "  " + make_option_name(option, is_positional) + make_option_opts(option);
+    text += text.size() < kColumn ? std::string(kColumn - text.size(), ' ') : "\n" + indent;
+    size_t column = kColumn;
+    std::istringstream words(make_option_desc(option));
+    for (std::string word; words >> word; column += word.size()) {
+      const bool first = column == kColumn;
+      if (!first && column + 1 + word.size() > kWidth) {
+        text += "\n" + indent;
+        column = kColumn;
+      } else if (!first) {
+        text += " ";
+        ++column;
+      }
+      text += word;
+    }
+    return text + "\n";
+  }
+};
+
 }  // namespace
 
 void add_options(CLI::App& app, Options& options) {
   app.option_defaults()->always_capture_default();
-  app.get_formatter()->column_width(34);
+  app.formatter(std::make_shared<Help>());
   app.add_option(
          "--devices", options.devices,
          "Train on this many devices. With fewer physical ones, several share one, and the program says so.")

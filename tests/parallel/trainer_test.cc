@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <fstream>
 #include <numeric>
 #include <random>
 
@@ -173,6 +175,26 @@ TEST(Trainer, AllocatesNothingAfterTheSecondStep) {
   for (int i = 0; i < 20; ++i) training.step();
   training.trainer.report();
   EXPECT_EQ(statistics(), before);
+}
+
+// Bytes of this process that are in memory.
+int64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t pages = 0, resident = 0;
+  file >> pages >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+TEST(Trainer, LeavesTheProcessesMemoryAsItIs) {
+  Training training(2);
+  for (int i = 0; i < 100; ++i) training.step();
+  training.trainer.report();
+  const int64_t before = resident_bytes();
+  for (int i = 0; i < 400; ++i) training.step();
+  training.trainer.report();
+  // 400 steps that left one allocation of a page each would show; a stack or an arena may still grow a
+  // little.
+  EXPECT_LE(resident_bytes() - before, 1 << 20);
 }
 
 TEST(CountCorrect, CountsEveryRowOnce) {
