@@ -120,14 +120,16 @@ size_t choose_tile(const Conv2dShape& s) {
   return best;
 }
 
-// One block's scratch memory for an image: the padded input, and a chunk of dy; each with room for the reads
-// of a tile that reaches beyond the last channel, whose sums are dropped.
+// One block's scratch memory for an image: the padded input, and a chunk of dy; each with room behind it for
+// the reads of a tile that reaches beyond the last channel, and for those of the next position, which g++ 12
+// moves ahead of the loop's end where it vectorises over positions. What is read there is never used.
 struct FilterScratch {
   static constexpr int kSlack = 8;
   int64_t input, total;
   FilterScratch(const Conv2dShape& s, const Tiling& tiling)
-      : input(int64_t{s.height + 2 * s.padding} * (s.width + 2 * s.padding) * s.in_channels + kSlack),
-        total(input + int64_t{tiling.chunk} * s.out_width() * s.out_channels + kSlack) {}
+      : input((int64_t{s.height + 2 * s.padding} * (s.width + 2 * s.padding) + s.stride) * s.in_channels +
+              kSlack),
+        total(input + (int64_t{tiling.chunk} * s.out_width() + 1) * s.out_channels + kSlack) {}
 };
 
 // Block p: partial[p][tile][kTilePitch], the sum over the images of its groups.
