@@ -51,14 +51,11 @@ Scheduler* make_scheduler() {
 
 }  // namespace
 
-void wait_before_library_exit() { std::atexit(stop_at_exit); }
+void wait_before_library_exit() {
+  std::atexit(stop_at_exit);
+}
 
 namespace {
-
-// Does the stream order what is enqueued elsewhere? To the race detector even work that is done still does.
-bool has_work(const CUstream_st& stream) {
-  return race::kDetected ? stream.used : stream.state != CUstream_st::State::idle;
-}
 
 Item wait_item(std::shared_ptr<Marker> marker) {
   Item item;
@@ -108,6 +105,10 @@ void describe_streams(double seconds) {
 }
 
 }  // namespace
+
+bool has_work(const CUstream_st& stream) {
+  return race::kDetected ? stream.used : stream.state != CUstream_st::State::idle;
+}
 
 Scheduler& scheduler() {
   static Scheduler* const made = make_scheduler();
@@ -213,11 +214,6 @@ void release_work() {
   scheduler().released = scheduler().sequence;
   for (CUstream_st* stream : scheduler().held) make_ready(hold, *stream);
   scheduler().held.clear();
-}
-
-bool is_idle(CUstream_st& stream) {
-  Hold hold;
-  return stream.state == CUstream_st::State::idle;
 }
 
 void spin_while(const std::atomic<uint32_t>& word, uint32_t seen) {

@@ -44,8 +44,8 @@ struct Marker {
   explicit Marker(bool is_timed = false) : timed(is_timed) {}
   bool reached() const { return state.load(std::memory_order_acquire) != 0; }
 
-  // First, so that the marker's address, which stands for it in race.h, is not also that of an atomic: storing
-  // to one would replace what the thread sanitizer remembers there.
+  // First, so that the marker's address, which stands for it in race.h, is not also that of an atomic:
+  // storing to one would replace what the thread sanitizer remembers there.
   const bool timed;
   std::chrono::steady_clock::time_point time;
   std::atomic<uint32_t> state{0};  // 1 once reached
@@ -95,9 +95,9 @@ struct Scheduler {
 
 Scheduler& scheduler();
 
-// Exit handlers run in the reverse order of their registration, static objects of libraries included. A library
-// makes some of its own at its first call: called after that, this makes exit wait for running work before
-// these are destroyed.
+// Exit handlers run in the reverse order of their registration, static objects of libraries included. A
+// library makes some of its own at its first call: called after that, this makes exit wait for running work
+// before these are destroyed.
 void wait_before_library_exit();
 
 Device& device_at(int ordinal);
@@ -133,7 +133,9 @@ cudaError_t wait_for(const Marker& marker, Device& device);
 cudaError_t wait_for_device(Device& device);
 // Checked mode: what is enqueued by now may start.
 void release_work();
-bool is_idle(CUstream_st& stream);
+// Under the lock: does the stream order what is enqueued elsewhere? To the race detector even work that is
+// done still does.
+bool has_work(const CUstream_st& stream);
 
 // Makes `error` the device's sticky error, unless it has one.
 void fail(Device& device, cudaError_t error);
@@ -163,7 +165,7 @@ struct CUstream_st {
   State state = State::idle;
   bool used = false;
   std::vector<hostcuda::Item> incoming;
-  std::atomic<uint32_t> arrived{0};  // the size of `incoming`, for a look without the lock
+  std::atomic<uint32_t> arrived{0};                // the size of `incoming`, for a look without the lock
   std::shared_ptr<hostcuda::Marker> tail;          // the last item, where that is a record
   std::shared_ptr<hostcuda::Marker> after_legacy;  // the legacy stream's marker that it last waited for
   std::shared_ptr<hostcuda::Marker> blocked_on;

@@ -80,8 +80,14 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
     if (error == cudaSuccess) error = forbid_unsafe_call();
     if (error != cudaSuccess) return error;
     release_work();
-    if (!is_idle(*found)) return cudaErrorNotReady;
-    race::acquire(found);
+    std::shared_ptr<Marker> last;
+    {
+      Hold hold;
+      if (!has_work(*found)) return device_at(found->device).error.load();
+      last = tail_marker(hold, *found);
+    }
+    if (!last->reached()) return cudaErrorNotReady;
+    race::acquire(last.get());
     return device_at(found->device).error.load();
   });
 }
