@@ -14,11 +14,7 @@ class FreeWork : public Work {
  public:
   explicit FreeWork(void* pointer) : pointer_(pointer) {}
   const char* name() const override { return "cudaFreeAsync"; }
-  // Runs as the worker, before the stream: the order is the program's, which the thread sanitizer cannot
-  // know.
-  __attribute__((no_sanitize("thread"))) void prepare() override {
-    found_ = forget_memory(pointer_, false, &forgotten_);
-  }
+  void prepare() override { found_ = forget_memory(pointer_, false, &forgotten_); }
   cudaError_t run(Device&) override {
     if (!found_) return cudaErrorInvalidValue;  // freed twice
     return_memory(forgotten_);
@@ -60,6 +56,7 @@ cudaError_t free_now(void* pointer, bool pinned) {
   if (error != cudaSuccess) return error;
   Forgotten forgotten;
   if (!forget_memory(pointer, pinned, &forgotten)) return cudaErrorInvalidValue;
+  const race::Hidden seen(false);
   return_memory(forgotten);
   return cudaSuccess;
 }

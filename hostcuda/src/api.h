@@ -32,6 +32,7 @@ inline cudaError_t remember(cudaError_t error) {
 // Runs a call's own code where nothing speaks against it; the result becomes the thread's last error.
 template <typename Body>
 cudaError_t device_call(Body body) {
+  const race::Hidden hidden;
   const cudaError_t failure = find_failure();
   return remember(failure != cudaSuccess ? failure : body());
 }
@@ -39,6 +40,7 @@ cudaError_t device_call(Body body) {
 // For calls that work on a failed device too.
 template <typename Body>
 cudaError_t plain_call(Body body) {
+  const race::Hidden hidden;
   const cudaError_t obstacle = find_obstacle();
   return remember(obstacle != cudaSuccess ? obstacle : body());
 }

@@ -103,15 +103,6 @@ cudaError_t end_capture(CUstream_st& stream, cudaGraph_t* graph) {
 
 }  // namespace
 
-GraphNodes::~GraphNodes() {
-  race::Fiber after_all;
-  race::release(this);
-  race::Inside as_last(after_all);
-  race::acquire(this);
-  race::acquire(finish.get());
-  nodes.clear();
-}
-
 cudaError_t submit(CUstream_st& stream, std::unique_ptr<Work> work, Item::Kind kind) {
   if (any_active()) {
     const std::lock_guard lock(capture_lock);

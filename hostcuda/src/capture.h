@@ -22,9 +22,6 @@ struct Node {
 struct GraphNodes {
   std::vector<Node> nodes;
   std::vector<int> lane_device;  // by lane; lane 0 is the stream that began the capture
-  // For the race detector: replays release it at their end, and nodes are deleted after them.
-  std::shared_ptr<Marker> finish = std::make_shared<Marker>();
-  ~GraphNodes();
 };
 
 struct Capture {

@@ -51,6 +51,7 @@ class CopyWork : public Work {
   // Copies from a snapshot of the source, which may change as soon as the call has returned.
   void take_snapshot() {
     snapshot_ = std::make_unique_for_overwrite<char[]>(bytes_);
+    const race::Hidden seen(false);
     std::memcpy(snapshot_.get(), source_, bytes_);
     source_ = snapshot_.get();
   }

@@ -52,10 +52,6 @@ GraphExec::GraphExec(std::shared_ptr<GraphNodes> nodes) : graph(std::move(nodes)
     if (lane > 0) on_first_device.push_back(marker_item(Item::Kind::wait, end));
     elsewhere.push_back(marker_item(Item::Kind::wait, end));
   }
-  if constexpr (race::kDetected) {
-    on_first_device.push_back(marker_item(Item::Kind::record, graph->finish));
-    elsewhere.push_back(marker_item(Item::Kind::record, graph->finish));
-  }
 }
 
 GraphExec::~GraphExec() {
@@ -100,6 +96,7 @@ void GraphExec::add_nodes() {
     item.kind = nodes[i].kind;
     item.owned = false;
     item.work = nodes[i].work.get();
+    item.name = item.work->name();
     items.push_back(item);
     if (done[i] != nullptr) items.push_back(marker_item(Item::Kind::record, done[i]));
   }
@@ -137,6 +134,7 @@ void launch(const std::shared_ptr<GraphExec>& exec, CUstream_st& stream) {
   Item item;
   item.kind = Item::Kind::graph;
   item.work = new GraphLaunch(exec, stream.device);
+  item.name = "a graph";
   race::release(item.work);
   Hold hold;
   if (exec->last_launch != nullptr && (race::kDetected || !exec->last_launch->reached())) {

@@ -108,7 +108,6 @@ cudaError_t allocate_memory(int device, size_t bytes, void** pointer) {
   return cudaSuccess;
 }
 
-__attribute__((no_sanitize("thread")))  // see FreeWork::prepare
 bool forget_memory(void* pointer, bool pinned, Forgotten* forgotten) {
   Books& all = books();
   const std::lock_guard hold(all.lock);

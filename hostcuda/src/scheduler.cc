@@ -189,10 +189,11 @@ void enqueue(Hold& hold, CUstream_st& stream, Item item) {
 }
 
 void enqueue_work(CUstream_st& stream, Work* work, Item::Kind kind) {
-  race::release(work);
   Item item;
   item.kind = kind;
   item.work = work;
+  item.name = work->name();
+  race::release(work);
   Hold hold;
   enqueue(hold, stream, std::move(item));
 }

@@ -59,6 +59,7 @@ struct Item {
   Kind kind = Kind::work;
   bool owned = true;  // work is deleted once it ran; a graph's nodes are not
   Work* work = nullptr;
+  const char* name = nullptr;                  // of the work
   std::shared_ptr<Marker> marker;              // record, wait
   const std::vector<Item>* program = nullptr;  // program: a graph's items for this stream
   uint64_t sequence = 0;
@@ -177,11 +178,10 @@ struct CUstream_st {
   size_t program_cursor = 0;
   std::atomic<const char*> doing{nullptr};
 
-  // The race detector's build: the stream's own thread, which like the fiber outlives it and serves the next
+  // The race detector's build: the stream's own thread, which outlives it and serves the next
   // one.
   bool has_thread = false;
   std::atomic<uint32_t> signal{0};
-  hostcuda::race::Fiber fiber;
 
   // Under the capture lock (capture.cc).
   std::shared_ptr<hostcuda::Capture> capture;

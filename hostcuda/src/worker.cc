@@ -29,42 +29,39 @@ cudaError_t run_guarded(Work& work, Device& device) {
   return cudaErrorLaunchFailure;
 }
 
-// Runs the item as its stream and deletes what it owns there too: the memory of a closure is then ordered
-// like what the closure does.
-cudaError_t run_as_stream(CUstream_st& stream, Device& device, Work* work, bool owned, bool skip) {
-  race::Inside as_stream(stream.fiber);
+// Runs the work in its stream's order, and deletes what it owns there too: the memory of a closure is then
+// ordered like what the closure does.
+cudaError_t run_in_order(CUstream_st& stream, Device& device, Work* work, bool owned, bool skip) {
   race::acquire(work);
-  const cudaError_t error = skip ? cudaSuccess : run_guarded(*work, device);
-  if (owned) delete work;
+  cudaError_t error = cudaSuccess;
+  {
+    const race::Hidden seen(false);
+    if (!skip) error = run_guarded(*work, device);
+    if (owned) delete work;
+  }
   race::release(&stream);
   return error;
 }
 
-// Reads the work as the worker that its stream deletes: in order, but by no edge that the thread sanitizer
-// knows.
-__attribute__((no_sanitize("thread"))) void execute(CUstream_st& stream, Device& device, Item& item) {
+void execute(CUstream_st& stream, Device& device, Item& item) {
   const bool skip = device.error.load(std::memory_order_relaxed) != cudaSuccess;
   const bool on_host = item.kind == Item::Kind::host_function;
   std::unique_lock<std::mutex> turn;
-  const std::string name = config().checked ? item.work->name() : "";
+  const char* const name = item.name;
   if (config().checked && !on_host) {
     turn = std::unique_lock(scheduler().turn);
     set_accessible(item.work->memory_of() | device.peers | uint64_t{1} << device.ordinal);
   }
   if (!skip) item.work->prepare();
-  {
-    race::Inside as_stream(stream.fiber);  // which deletes the work when it has run
-    race::acquire(item.work);
-    stream.doing.store(item.work->name(), std::memory_order_relaxed);
-  }
+  stream.doing.store(name, std::memory_order_relaxed);
   inside = true;
-  cudaError_t error = run_as_stream(stream, device, item.work, item.owned, skip);
+  cudaError_t error = run_in_order(stream, device, item.work, item.owned, skip);
   inside = false;
   stream.doing.store(nullptr, std::memory_order_relaxed);
   if (turn && !skip) {
     const std::string overrun = find_overruns();
     if (!overrun.empty()) {
-      std::fprintf(stderr, "hostcuda: %s %s\n", name.c_str(), overrun.c_str());
+      std::fprintf(stderr, "hostcuda: %s %s\n", name, overrun.c_str());
       error = cudaErrorIllegalAddress;
     }
   }
@@ -113,9 +110,7 @@ bool passes(CUstream_st& stream, const std::shared_ptr<Marker>& marker) {
       return false;
     }
   }
-  const Marker* const point = marker.get();  // read as the worker, like all of the scheduler's
-  race::Inside as_stream(stream.fiber);
-  race::acquire(point);
+  race::acquire(marker.get());
   return true;
 }
 
@@ -189,15 +184,16 @@ void run_stream(CUstream_st& stream, Device& device) {
         advance(stream);
         break;
       case Item::Kind::host_function:
-        run_on_host_thread(stream, device);
-        return;
+        if constexpr (!race::kDetected) {
+          run_on_host_thread(stream, device);
+          return;
+        }
+        execute(stream, device, item);  // on the stream's own thread
+        advance(stream);
+        break;
       case Item::Kind::record: {
         const std::shared_ptr<Marker> marker = item.marker;
-        {
-          const Marker* const point = marker.get();
-          race::Inside as_stream(stream.fiber);
-          race::release(point);
-        }
+        race::release(marker.get());
         advance(stream);  // first, since whoever waits may destroy the graph that this item is in
         complete(marker);
         break;
@@ -206,11 +202,8 @@ void run_stream(CUstream_st& stream, Device& device) {
         if (!passes(stream, item.marker)) return;
         advance(stream);
         break;
-      case Item::Kind::graph: {
-        const Work* const graph = item.work;
-        race::Inside as_stream(stream.fiber);
-        race::acquire(graph);
-      }
+      case Item::Kind::graph:
+        race::acquire(item.work);
         stream.program = item.work->expand();
         stream.program_cursor = 0;
         if (stream.program->empty()) advance(stream);
@@ -264,11 +257,12 @@ CUstream_st* take_stream(Device& device) {
 
 }  // namespace
 
-__attribute__((no_sanitize("thread"))) bool inside_operation() {
+bool inside_operation() {
   return inside;
 }
 
 void run_forever(CUstream_st& stream) {
+  const race::Hidden hidden;
   Device& device = device_at(stream.device);
   for (uint32_t seen = 0;;) {
     bool ready;
