@@ -2,16 +2,12 @@
 #include "hostcuda/launch.h"
 
 #include <algorithm>
-#include <mutex>
-#include <set>
-#include <string_view>
 #include <utility>
 
 #include "api.h"
 #include "capture.h"
 #include "config.h"
 #include "execution.h"
-#include "scheduler.h"
 #include "share.h"
 
 namespace hostcuda {
@@ -72,19 +68,10 @@ class CallWork : public Work {
   const char* name() const override { return name_; }
   cudaError_t run(Device&) override {
     call_();
-    if (is_first_call()) wait_before_library_exit();
     return cudaSuccess;
   }
 
  private:
-  // The first one of its name in this process.
-  bool is_first_call() const {
-    static auto& seen = *new std::set<std::string_view>;
-    static std::mutex mutex;
-    const std::lock_guard lock(mutex);
-    return seen.insert(name_).second;
-  }
-
   const char* const name_;
   const std::function<void()> call_;
 };

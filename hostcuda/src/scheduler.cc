@@ -51,7 +51,7 @@ Scheduler* make_scheduler() {
 
 }  // namespace
 
-void wait_before_library_exit() {
+void wait_for_work_at_exit() {
   std::atexit(stop_at_exit);
 }
 

@@ -96,10 +96,8 @@ struct Scheduler {
 
 Scheduler& scheduler();
 
-// Exit handlers run in the reverse order of their registration, static objects of libraries included. A
-// library makes some of its own at its first call: called after that, this makes exit wait for running work
-// before these are destroyed.
-void wait_before_library_exit();
+// From now on exit waits for running work before it destroys what was made up to now.
+void wait_for_work_at_exit();
 
 Device& device_at(int ordinal);
 
