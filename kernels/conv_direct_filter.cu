@@ -210,8 +210,7 @@ void conv2d_direct_backward_filter(cudaStream_t stream, const Conv2dShape& shape
   [&]<size_t... kTile>(std::index_sequence<kTile...>) {
     ((chosen == kTile ? launch_partials<kTile>(stream, shape, tiling, x, dy, partial, scratch) : void()),
      ...);
-  }
-  (std::make_index_sequence<kTiles.size()>());
+  }(std::make_index_sequence<kTiles.size()>());
 
   const int row_taps = shape.kernel_width * shape.in_channels;
   launch_elements(stream, shape.weight_size(), [=] __device__(int64_t i) {

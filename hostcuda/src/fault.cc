@@ -157,7 +157,7 @@ void handle(int signal, siginfo_t* info, void* raw_context) {
 
 bool install() {
   if (!config().checked) return false;
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_sigaction = handle;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigemptyset(&action.sa_mask);

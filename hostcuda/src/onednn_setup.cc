@@ -17,8 +17,8 @@ void multiply() {
     for (const char transpose_b : {'N', 'T'})
       for (const dnnl_dim_t m : {dnnl_dim_t{1}, kSize})
         for (const dnnl_dim_t n : {dnnl_dim_t{1}, kSize})
-          dnnl_sgemm(transpose_a, transpose_b, m, n, kSize, 1.0f, a.data(), kSize, b.data(), kSize, 0.0f, c.data(),
-                     kSize);
+          dnnl_sgemm(transpose_a, transpose_b, m, n, kSize, 1.0f, a.data(), kSize, b.data(), kSize, 0.0f,
+                     c.data(), kSize);
 }
 
 // Any primitive will do to make the cache of primitives.

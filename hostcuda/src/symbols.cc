@@ -16,7 +16,7 @@ namespace {
 // The executable's file, mapped for the life of the process.
 std::span<const std::byte> map_executable() {
   const int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-  struct stat status {};
+  struct stat status{};
   if (file < 0) return {};
   void* memory = MAP_FAILED;
   if (fstat(file, &status) == 0)

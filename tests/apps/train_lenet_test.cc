@@ -82,8 +82,7 @@ class TrainLenet : public testing::Test {
 };
 
 TEST_F(TrainLenet, ReportsEpochsAndTotals) {
-  const Outcome outcome =
-      train(
+  const Outcome outcome = train(
       {"--devices", "2", "--epochs", "2", "--batch-size", "32", "--lr", "0.02", "--json", path("run.json")});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
   for (const char* text : {"2 logical devices", "44426 parameters", "Conv2d(1 -> 6, 5x5)", "train loss",

@@ -121,8 +121,7 @@ class Gate {
  public:
   ~Gate() { open(); }
   void hold(cudaStream_t stream) {
-    EXPECT_CUDA(cudaLaunchHostFunc(
-        stream, [](void* self) { static_cast<Gate*>(self)->wait(); }, this));
+    EXPECT_CUDA(cudaLaunchHostFunc(stream, [](void* self) { static_cast<Gate*>(self)->wait(); }, this));
   }
   void open() {
     const std::lock_guard lock(mutex_);

@@ -37,8 +37,7 @@ int two_streams_wait_for_each_other() {
   static auto* const never = new Never;
   StreamHandle a, b;
   EventHandle a_event, b_event;
-  EXPECT_CUDA(cudaLaunchHostFunc(
-      a, [](void*) { never->wait(); }, nullptr));
+  EXPECT_CUDA(cudaLaunchHostFunc(a, [](void*) { never->wait(); }, nullptr));
   EXPECT_CUDA(cudaEventRecord(a_event, a));
   EXPECT_CUDA(cudaStreamWaitEvent(b, a_event));
   EXPECT_EQ(cudaStreamSynchronize(b), cudaErrorLaunchTimeout);
@@ -52,8 +51,7 @@ int two_streams_wait_for_each_other() {
 
 int a_call_throws() {
   StreamHandle stream;
-  EXPECT_CUDA(hostcuda::enqueue_call(
-      "multiply", [] { throw std::runtime_error("no such shape"); }, stream));
+  EXPECT_CUDA(hostcuda::enqueue_call("multiply", [] { throw std::runtime_error("no such shape"); }, stream));
   EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorLaunchFailure);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
   EXPECT_EQ(cudaGetLastError(), cudaErrorLaunchFailure);
