@@ -2,6 +2,8 @@
 // infinity.
 #include "kernels/softmax.h"
 
+#include <algorithm>
+
 #include "tests/kernels/device_buffer.h"
 #include "tests/kernels/forms.h"
 
