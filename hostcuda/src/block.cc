@@ -203,6 +203,7 @@ void Block::run_thread() {
 
 // Whoever waits for the others of a block or of a warp does not wait for those that have ended.
 void Block::exit_thread() {
+  sanitizer_release(&barrier_sync_[barrier_generation_ % 2]);  // it counts as arrived
   clear(runnable_, position_[current_]);
   --live_;
   Warp& warp = warps_[current_ / kWarpLanes];

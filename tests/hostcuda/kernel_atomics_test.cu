@@ -82,10 +82,10 @@ TEST(KernelAtomics, BitOperationsReachEveryBit) {
   EXPECT_EQ(odd.to_host()[0], 0xffffffffu);
 }
 
-// A float maximum by compare-and-swap, as every CUDA course has it.
+// A float maximum by compare-and-swap. The first look is atomic, too: other blocks write at the same time.
 __device__ void atomic_max_float(float* address, float value) {
   int* bits = reinterpret_cast<int*>(address);
-  int old = *bits, assumed;
+  int old = atomicOr(bits, 0), assumed;
   do {
     assumed = old;
     if (__int_as_float(assumed) >= value) return;

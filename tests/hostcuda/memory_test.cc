@@ -83,7 +83,7 @@ TEST(Memory, AKindThatDoesNotFitTheAddressesIsInvalid) {
   EXPECT_CUDA_ERROR(cudaMemcpy(host.data(), a.get(), 40, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
   EXPECT_CUDA_ERROR(cudaMemcpy(a.get(), host.data(), 40, cudaMemcpyDeviceToHost), cudaErrorInvalidValue);
   EXPECT_CUDA_ERROR(cudaMemcpy(a.get(), host.data(), 40, cudaMemcpyDeviceToDevice), cudaErrorInvalidValue);
-  EXPECT_CUDA_ERROR(cudaMemcpy(a.get(), b.get(), 40, static_cast<cudaMemcpyKind>(17)),
+  EXPECT_CUDA_ERROR(cudaMemcpy(a.get(), b.get(), 40, static_cast<cudaMemcpyKind>(7)),
                     cudaErrorInvalidMemcpyDirection);
 }
 
