@@ -3,8 +3,6 @@
 
 #include <new>
 
-#include "onednn_setup.h"
-
 extern "C" {
 
 const char* cublasGetStatusName(cublasStatus_t status) {
@@ -56,7 +54,6 @@ const char* cublasGetStatusString(cublasStatus_t status) {
 
 cublasStatus_t cublasCreate(cublasHandle_t* handle) {
   if (handle == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-  hostcuda::onednn::set_up();
   *handle = new (std::nothrow) cublasContext;
   return *handle == nullptr ? CUBLAS_STATUS_ALLOC_FAILED : CUBLAS_STATUS_SUCCESS;
 }

@@ -3,8 +3,6 @@
 
 #include <new>
 
-#include "onednn_setup.h"
-
 extern "C" {
 
 size_t cudnnGetVersion(void) {
@@ -37,7 +35,6 @@ const char* cudnnGetErrorString(cudnnStatus_t status) {
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
   if (handle == nullptr) return CUDNN_STATUS_BAD_PARAM;
-  hostcuda::onednn::set_up();
   *handle = new (std::nothrow) cudnnContext;
   return *handle == nullptr ? CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED : CUDNN_STATUS_SUCCESS;
 }

@@ -1,5 +1,6 @@
 #include "onednn_convolution.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -9,6 +10,7 @@
 
 #include "onednn.h"
 #include "onednn_operands.h"
+#include "onednn_rehearsal.h"
 
 namespace hostcuda::onednn {
 namespace {
@@ -121,7 +123,13 @@ const Convolution& Convolution::get(const ConvolutionProblem& problem) {
   const std::lock_guard lock(mutex);
   const auto found = known.find(problem);
   if (found != known.end()) return *found->second;
-  return *known.emplace(problem, std::unique_ptr<const Convolution>(new Convolution(problem))).first->second;
+  const Convolution& made =
+      *known.emplace(problem, std::unique_ptr<const Convolution>(new Convolution(problem))).first->second;
+  const Prepared& p = *made.prepared_;
+  std::vector<std::byte> x(p.x.get_size()), w(p.w.get_size()), y(p.y.get_size()),
+      workspace(made.workspace_bytes());
+  rehearse([&] { made.run(1, x.data(), w.data(), y.data(), workspace.data(), 0); });
+  return made;
 }
 
 size_t Convolution::workspace_bytes() const {

@@ -4,6 +4,7 @@
 
 #include "kernels/check.h"
 #include "kernels/elementwise.h"
+#include "tests/error_of.h"
 
 namespace lockstep {
 namespace {
@@ -38,16 +39,6 @@ Tensor sum(const Tensor& x, const Tensor& y) {
 
 std::vector<float> gradient_of(const Tensor& tensor) {
   return tensor.grad().to_host<float>();
-}
-
-template <typename Call>
-std::string error_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(Autograd, FollowsTheChainRule) {

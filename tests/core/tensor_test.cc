@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "kernels/check.h"
+#include "tests/error_of.h"
 
 namespace lockstep {
 namespace {
@@ -13,17 +14,6 @@ std::vector<float> counting(int64_t n) {
   std::vector<float> values(static_cast<size_t>(n));
   std::iota(values.begin(), values.end(), 0.0f);
   return values;
-}
-
-// The message of the Error that `call` throws; empty where it throws none.
-template <typename Call>
-std::string error_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(Tensor, BringsBackWhatWasPutIn) {

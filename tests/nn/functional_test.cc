@@ -6,22 +6,13 @@
 
 #include "core/autograd.h"
 #include "kernels/check.h"
+#include "tests/error_of.h"
 
 namespace lockstep::nn {
 namespace {
 
 Device device() {
   return make_devices(1)[0];
-}
-
-template <typename Call>
-std::string error_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(CrossEntropy, OfEqualLogitsIsTheLogarithmOfTheClasses) {

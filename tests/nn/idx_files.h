@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/check.h"
+#include "tests/error_of.h"
 
 namespace lockstep::data {
 
@@ -78,17 +79,5 @@ class TemporaryFolder {
  private:
   std::filesystem::path path_;
 };
-
-// The message of the Error that `call` throws; a test failure where it throws none.
-template <class Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "expected a lockstep::Error";
-  return "";
-}
 
 }  // namespace lockstep::data
