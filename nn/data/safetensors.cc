@@ -1,0 +1,129 @@
+// Reading and writing the file around its header: sizes are known from the file before memory is taken.
+#include "nn/data/safetensors.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include "kernels/check.h"
+#include "nn/data/replace_file.h"
+#include "nn/data/safetensors_header.h"
+
+namespace lockstep::data {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "values are copied as they lie in the file");
+
+constexpr int64_t kLengthBytes = 8;
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
+class InputFile {
+ public:
+  explicit InputFile(const std::filesystem::path& path) : name_(path.string()) {
+    std::error_code ignored;  // what cannot be asked about cannot be opened either: fopen says why
+    const auto status = std::filesystem::status(path, ignored);
+    if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+      throw Error(fmt::format("{}: found a directory or device, expected a regular file", name_));
+    file_.reset(std::fopen(path.c_str(), "rb"));
+    struct stat found;
+    if (!file_ || fstat(fileno(file_.get()), &found) != 0)
+      throw Error(fmt::format("{}: cannot open: {}", name_, std::strerror(errno)));
+    size_ = found.st_size;
+  }
+
+  const std::string& name() const { return name_; }
+  int64_t size() const { return size_; }
+
+  void seek(int64_t offset) {
+    if (fseeko(file_.get(), offset, SEEK_SET) != 0)
+      throw Error(fmt::format("{}: cannot read: {}", name_, std::strerror(errno)));
+  }
+
+  // Fills `out`, which lies within the size that the file had when it was opened.
+  void read(std::span<std::byte> out) {
+    if (std::fread(out.data(), 1, out.size(), file_.get()) == out.size()) return;
+    const char* why = std::ferror(file_.get()) ? std::strerror(errno) : "it has become shorter";
+    throw Error(fmt::format("{}: cannot read: {}", name_, why));
+  }
+
+ private:
+  std::string name_;
+  std::unique_ptr<std::FILE, CloseFile> file_;
+  int64_t size_ = 0;
+};
+
+std::string read_header_text(InputFile& file) {
+  if (file.size() < kLengthBytes)
+    throw Error(fmt::format(
+        "{}: found {} bytes, expected a safetensors file, which begins with {} bytes of header length",
+        file.name(), file.size(), kLengthBytes));
+  uint64_t length;
+  file.read(std::as_writable_bytes(std::span(&length, 1)));
+  const int64_t most = std::min(file.size() - kLengthBytes, kMaxSafetensorsHeader);
+  if (length > static_cast<uint64_t>(most))
+    throw Error(
+        fmt::format("{}: offset 0: found a header length of {}, expected at most {} in a file of {} bytes",
+                    file.name(), length, most, file.size()));
+  std::string text(length, '\0');
+  file.read(std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+}  // namespace
+
+Safetensors read_safetensors(const std::filesystem::path& path) {
+  InputFile file(path);
+  const std::string text = read_header_text(file);
+  const int64_t data_begin = kLengthBytes + static_cast<int64_t>(text.size());
+  SafetensorsHeader header = parse_header(text, file.size() - data_begin, file.name());
+  Safetensors result{.tensors = {}, .metadata = std::move(header.metadata)};
+  for (TensorEntry& entry : header.entries) {
+    HostTensor& tensor = result.tensors.emplace_back();
+    tensor = {
+        .name = std::move(entry.name), .dtype = entry.dtype, .shape = std::move(entry.shape), .bytes = {}};
+    tensor.bytes.resize(static_cast<size_t>(entry.end - entry.begin));
+    file.seek(data_begin + entry.begin);
+    file.read(tensor.bytes);
+  }
+  return result;
+}
+
+void write_safetensors(const std::filesystem::path& path, const std::vector<HostTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  SafetensorsHeader header{.entries = {}, .metadata = metadata};
+  for (const HostTensor& tensor : tensors)
+    header.entries.push_back(
+        {.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape, .begin = 0, .end = 0});
+  std::vector<size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return size_of(tensors[a].dtype) > size_of(tensors[b].dtype); });
+  int64_t end = 0;
+  std::vector<std::span<const std::byte>> parts(2);
+  for (const size_t i : order) {
+    header.entries[i].begin = end;
+    end += static_cast<int64_t>(tensors[i].bytes.size());
+    header.entries[i].end = end;
+    parts.push_back(tensors[i].bytes);
+  }
+  const std::string text = header_text(header, path.string());
+  const uint64_t length = text.size();
+  parts[0] = std::as_bytes(std::span(&length, 1));
+  parts[1] = std::as_bytes(std::span(text));
+  replace_file(path, parts);
+}
+
+}  // namespace lockstep::data
