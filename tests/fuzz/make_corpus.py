@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Makes the fuzz targets' first inputs, corpus/idx and corpus/safetensors: small files, good and bad ones.
+
+Usage: make_corpus.py [folder to write into]. Needs Python alone.
+"""
+
+import gzip
+import json
+import os
+import struct
+import sys
+
+
+def idx(magic, shape, values):
+    return struct.pack(f">{1 + len(shape)}I", magic, *shape) + values
+
+
+def packed(data):
+    return gzip.compress(data, mtime=0)
+
+
+def safetensors(header, data=b""):
+    text = (header if isinstance(header, str) else json.dumps(header, separators=(",", ":"))).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def entry(dtype, shape, begin, end):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+IMAGES = idx(0x803, [2, 3, 3], bytes(range(18)))
+LABELS = idx(0x801, [5], bytes(range(5)))
+TWO = {"a.weight": entry("F32", [2, 1], 0, 8), "b": entry("U8", [3], 8, 11)}
+CORPUS = {
+    "idx": {
+        "images": IMAGES,
+        "labels": LABELS,
+        "images_gzip": packed(IMAGES),
+        "labels_gzip": packed(LABELS),
+        "two_members": packed(IMAGES[:20]) + packed(IMAGES[20:]),
+        "stored_gzip": gzip.compress(IMAGES, compresslevel=0, mtime=0),
+        "zeros_gzip": packed(idx(0x803, [100, 28, 28], bytes(78400))),
+        "cut_gzip": packed(IMAGES)[:-9],
+        "garbage_after_gzip": packed(IMAGES) + b"x",
+        "float_values": idx(0xD03, [1, 1, 1], bytes(4)),
+        "claims_much": idx(0x803, [0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF], b""),
+        "claims_the_most": idx(0x803, [1 << 20, 32, 32], bytes(9)),
+        "trailing": LABELS + b"x",
+        "empty": b"",
+    },
+    "safetensors": {
+        "two": safetensors(TWO, bytes(range(11))),
+        "metadata": safetensors({"__metadata__": {"format": "pt", "": ""}, **TWO}, bytes(11)),
+        "nothing": safetensors("{}"),
+        "types": safetensors(
+            {
+                "i": entry("I64", [], 0, 8),
+                "j": entry("I32", [1, 1], 8, 12),
+                "h": entry("BF16", [1], 12, 14),
+                "none": entry("F32", [0, 7], 14, 14),
+                "\u00e4": entry("U8", [2], 14, 16),
+            },
+            bytes(16),
+        ),
+        "escapes": safetensors('{ "\\u0061\\ud83d\\ude00\\n" : {"shape":[], "dtype":"U8", "data_offsets":[0,1]} }  ', b"x"),
+        "overlap": safetensors({"a": entry("U8", [2], 0, 2), "b": entry("U8", [2], 1, 3)}, bytes(3)),
+        "gap": safetensors({"a": entry("U8", [1], 0, 1), "b": entry("U8", [1], 2, 3)}, bytes(3)),
+        "twice": safetensors(json.dumps({"a": entry("U8", [0], 0, 0)})[:-1] + "," + json.dumps({"a": entry("U8", [0], 0, 0)})[1:]),
+        "zero_byte": safetensors("{}\0 "),
+        "trailing": safetensors(TWO, bytes(12)),
+        "claims_much": safetensors({"a": entry("F32", [1 << 40], 0, 1 << 42)}, bytes(4)),
+        "overflow": safetensors({"a": entry("F32", [1 << 62, 16, 0], 0, 0)}),
+        "long_header": struct.pack("<Q", 99_999_999) + b"{}",
+        "deep": safetensors('{"a":' + "[" * 200),
+        "array": safetensors("[]"),
+        "empty": b"",
+    },
+}
+
+folder = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
+for kind, files in CORPUS.items():
+    os.makedirs(os.path.join(folder, kind), exist_ok=True)
+    for name, data in files.items():
+        with open(os.path.join(folder, kind, name), "wb") as file:
+            file.write(data)
