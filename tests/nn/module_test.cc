@@ -118,6 +118,27 @@ TEST(Schedule, RisesInTheWarmUpAndFallsToZero) {
   EXPECT_DOUBLE_EQ(schedule_factor(Schedule::cosine, 9, 10, 10), 1.0);
 }
 
+TEST(Schedule, StepDecayCountsFromTheStartOfTheRun) {
+  const StepDecay decay{.every = 30, .gamma = 0.5};
+  const auto factor = [&](int64_t step) { return schedule_factor(Schedule::step, step, 100, 10, decay); };
+  EXPECT_DOUBLE_EQ(factor(0), 0.1);
+  EXPECT_DOUBLE_EQ(factor(9), 1.0);
+  EXPECT_DOUBLE_EQ(factor(29), 1.0);
+  EXPECT_DOUBLE_EQ(factor(30), 0.5);
+  EXPECT_DOUBLE_EQ(factor(59), 0.5);
+  EXPECT_DOUBLE_EQ(factor(60), 0.25);
+  EXPECT_DOUBLE_EQ(factor(99), 0.125);
+  EXPECT_THROW(schedule_factor(Schedule::step, 0, 100, 0, {.every = 0}), Error);
+}
+
+TEST(Schedule, TheScaledRateGrowsWithTheBatch) {
+  EXPECT_DOUBLE_EQ(scaled_rate(0.1, 256, 256), 0.1);
+  EXPECT_DOUBLE_EQ(scaled_rate(0.1, 1024, 256), 0.4);
+  EXPECT_DOUBLE_EQ(scaled_rate(0.1, 96, 256), 0.0375);
+  EXPECT_THROW(scaled_rate(0.1, 0, 256), Error);
+  EXPECT_THROW(scaled_rate(0.1, 256, 0), Error);
+}
+
 TEST(GradientArena, HoldsTheGradientsOfAllParametersLastLayerFirst) {
   Sequential net;
   net.add("a", std::make_shared<Linear>(2, 3, device())).add("b", std::make_shared<Linear>(3, 1, device()));
