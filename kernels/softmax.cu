@@ -10,8 +10,11 @@ namespace lockstep::kernels {
 template <int kThreads>
 __global__ void softmax_cross_entropy_kernel(const float* __restrict__ logits,
                                              const int32_t* __restrict__ labels, int64_t rows, int classes,
-                                             float gradient_scale, float* __restrict__ row_loss,
-                                             float* __restrict__ dlogits) {
+                                             float smoothing, float gradient_scale,
+                                             float* __restrict__ row_loss, float* __restrict__ dlogits) {
+  const float everywhere = smoothing / static_cast<float>(classes);  // every class's part of the target
+  const float target_elsewhere = gradient_scale * everywhere;
+  const float target_at_label = gradient_scale * ((1.0f - smoothing) + everywhere);
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const float* z = logits + row * classes;
     float* dz = dlogits == nullptr ? nullptr : dlogits + row * classes;
@@ -26,19 +29,26 @@ __global__ void softmax_cross_entropy_kernel(const float* __restrict__ logits,
       sum = block_sum<kThreads>(classes, [=](int64_t c) { return dz[c]; });
       const float factor = gradient_scale / sum;
       for (int64_t c : block_stride<kThreads>(classes)) {
-        const float target = c == label ? gradient_scale : 0.0f;
+        const float target = c == label ? target_at_label : target_elsewhere;
         dz[c] = dz[c] * factor - target;
       }
     }
-    if (is_block_leader<kThreads>()) row_loss[row] = logf(sum) + largest - z[label];
+    if (smoothing == 0.0f) {
+      if (is_block_leader<kThreads>()) row_loss[row] = logf(sum) + largest - z[label];
+    } else {
+      const float below = block_sum<kThreads>(classes, [=](int64_t c) { return largest - z[c]; });
+      if (is_block_leader<kThreads>())
+        row_loss[row] = logf(sum) + (1.0f - smoothing) * (largest - z[label]) + everywhere * below;
+    }
   }
 }
 
 void softmax_cross_entropy(const float* logits, const int32_t* labels, int64_t rows, int classes,
-                           float gradient_scale, float* row_loss, float* dlogits, cudaStream_t stream) {
+                           float smoothing, float gradient_scale, float* row_loss, float* dlogits,
+                           cudaStream_t stream) {
   if (rows == 0) return;
   launch_blocks<32>(LOCKSTEP_BLOCK_KERNEL(softmax_cross_entropy_kernel), blocks_for(rows), stream, logits,
-                    labels, rows, classes, gradient_scale, row_loss, dlogits);
+                    labels, rows, classes, smoothing, gradient_scale, row_loss, dlogits);
 }
 
 // A thread takes a row; a block adds its count once.

@@ -8,11 +8,15 @@
 namespace lockstep::kernels {
 
 // For every row r of logits [rows, classes] with label labels[r] in [0, classes):
-//   row_loss[r]   = log(sum_c exp(logits[r, c])) - logits[r, label], by the row's own maximum
-//   dlogits[r, c] = (softmax(logits[r])[c] - (c == label)) * gradient_scale
-// dlogits may be null when only the loss is wanted. Labels are validated on the host before they get here.
+//   target[c]     = (1 - smoothing) * (c == label) + smoothing / classes
+//   row_loss[r]   = log(sum_c exp(logits[r, c])) - sum_c target[c] * logits[r, c], by the row's own maximum
+//   dlogits[r, c] = (softmax(logits[r])[c] - target[c]) * gradient_scale
+// smoothing in [0, 1] is label smoothing as in Szegedy et al., Rethinking the Inception Architecture, 2016,
+// and in PyTorch. dlogits may be null when only the loss is wanted. Labels are validated on the host before
+// they get here.
 void softmax_cross_entropy(const float* logits, const int32_t* labels, int64_t rows, int classes,
-                           float gradient_scale, float* row_loss, float* dlogits, cudaStream_t stream);
+                           float smoothing, float gradient_scale, float* row_loss, float* dlogits,
+                           cudaStream_t stream);
 
 // *correct += number of rows whose largest logit (the first of equal ones) is at the label.
 void count_correct(const float* logits, const int32_t* labels, int64_t rows, int classes, int32_t* correct,

@@ -223,22 +223,24 @@ Tensor flatten(const Tensor& x) {
   return x.reshape({x.dim(0), columns});
 }
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Reduction reduction) {
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Reduction reduction, float label_smoothing) {
   check_rank("cross_entropy", logits, 2);
   const int64_t rows = logits.dim(0);
   if (labels.shape() != Shape{rows})
     throw Error(fmt::format("cross_entropy: logits of shape {} but labels of shape {}",
                             to_string(logits.shape()), to_string(labels.shape())));
   check_device("cross_entropy", logits, labels, "labels");
+  if (!(label_smoothing >= 0 && label_smoothing <= 1))
+    throw Error(fmt::format("cross_entropy: a label smoothing of {}: use 0 to 1", label_smoothing));
   const Device device = logits.device();
   const DeviceGuard guard(device);
   const float factor = reduction == Reduction::mean && rows > 0 ? 1.0f / static_cast<float>(rows) : 1.0f;
   const Tensor row_loss = Tensor::empty({rows}, device);
   // The gradient is made together with the loss: the row is in registers anyway.
   const Tensor dlogits = logits.requires_grad() ? Tensor::empty(logits.shape(), device) : Tensor();
-  kernels::softmax_cross_entropy(logits.data<float>(), labels.data<int32_t>(), rows,
-                                 static_cast<int>(logits.dim(1)), factor, row_loss.data<float>(),
-                                 dlogits.defined() ? dlogits.data<float>() : nullptr, device.stream());
+  kernels::softmax_cross_entropy(
+      logits.data<float>(), labels.data<int32_t>(), rows, static_cast<int>(logits.dim(1)), label_smoothing,
+      factor, row_loss.data<float>(), dlogits.defined() ? dlogits.data<float>() : nullptr, device.stream());
   const Tensor loss = Tensor::empty({1}, device);
   kernels::reduce_sum(row_loss.data<float>(), rows, factor, loss.data<float>(), device.stream());
   return record("cross_entropy", loss, {logits}, [dlogits](const Tensor& dloss) {

@@ -95,5 +95,16 @@ TEST(Gradients, CrossEntropy) {
   }
 }
 
+TEST(Gradients, CrossEntropyWithLabelSmoothing) {
+  for (const float smoothing : {0.1F, 1.0F}) {
+    check_gradients(
+        [smoothing](const auto& in) {
+          const Tensor labels = Tensor::from_host<int32_t>({3, 0, 9, 9, 5}, {5}, in[0].device());
+          return nn::cross_entropy(in[0], labels, nn::Reduction::sum, smoothing);
+        },
+        random_inputs({{5, 10}}));
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::grad

@@ -16,12 +16,13 @@ struct Result {
   std::vector<float> loss, gradient;
 };
 
-Result run(const std::vector<float>& logits, const std::vector<int32_t>& labels, int classes, float scale) {
+Result run(const std::vector<float>& logits, const std::vector<int32_t>& labels, int classes, float scale,
+           float smoothing = 0) {
   const DeviceBuffer<float> z(logits, 1), loss(std::vector<float>(labels.size(), 77.0f), 3),
       gradient(std::vector<float>(logits.size(), 77.0f), 3);
   const DeviceBuffer<int32_t> label(labels, 1);
-  softmax_cross_entropy(z.data(), label.data(), static_cast<int64_t>(labels.size()), classes, scale,
-                        loss.data(), gradient.data(), nullptr);
+  softmax_cross_entropy(z.data(), label.data(), static_cast<int64_t>(labels.size()), classes, smoothing,
+                        scale, loss.data(), gradient.data(), nullptr);
   return {loss.to_host(), gradient.to_host()};
 }
 
@@ -66,7 +67,7 @@ TEST(SoftmaxCrossEntropy, AgreesWithDouble) {
         }
         const DeviceBuffer<float> device_logits(logits), loss_only(rows, 77.0f);
         const DeviceBuffer<int32_t> device_labels(labels);
-        softmax_cross_entropy(device_logits.data(), device_labels.data(), rows, classes, kScale,
+        softmax_cross_entropy(device_logits.data(), device_labels.data(), rows, classes, 0, kScale,
                               loss_only.data(), nullptr, nullptr);
         const std::vector<float> loss = loss_only.to_host();
         for (int64_t r = 0; r < rows; ++r)
@@ -75,6 +76,51 @@ TEST(SoftmaxCrossEntropy, AgreesWithDouble) {
       });
       if (HasFailure()) return;
     }
+}
+
+TEST(SoftmaxCrossEntropy, WithSmoothingAgreesWithDouble) {
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  constexpr float kScale = 0.125f;
+  for (const float smoothing : {0.1f, 0.5f, 1.0f})
+    for (const auto [rows, classes] :
+         {Size{0, 10}, Size{1, 10}, Size{31, 1}, Size{33, 10}, Size{33, 31}, Size{33, 33}, Size{7, 1000}})
+      for (const float shift : {0.0f, 3000.0f}) {
+        SCOPED_TRACE(std::to_string(rows) + " rows of " + std::to_string(classes) + ", smoothing " +
+                     std::to_string(smoothing) + ", shift " + std::to_string(shift));
+        std::vector<float> logits = random_floats(rows * classes, -9, 9);
+        for (float& z : logits) z += shift;
+        const std::vector<int32_t> labels = some_labels(rows, classes);
+        in_both_forms([&] {
+          const Result got = run(logits, labels, classes, kScale, smoothing);
+          const DeviceBuffer<float> device_logits(logits), loss_only(rows, 77.0f);
+          const DeviceBuffer<int32_t> device_labels(labels);
+          softmax_cross_entropy(device_logits.data(), device_labels.data(), rows, classes, smoothing, kScale,
+                                loss_only.data(), nullptr, nullptr);
+          const std::vector<float> loss = loss_only.to_host();
+          for (int64_t r = 0; r < rows; ++r) {
+            const float* z = &logits[r * classes];
+            const double largest = *std::max_element(z, z + classes);
+            double sum = 0;
+            for (int c = 0; c < classes; ++c) sum += std::exp(z[c] - largest);
+            const auto target = [&](int c) {
+              return (1 - double{smoothing}) * (c == labels[r]) + double{smoothing} / classes;
+            };
+            double want = std::log(sum);
+            for (int c = 0; c < classes; ++c) want += target(c) * (largest - z[c]);
+            // As without smoothing; the targets add a mean of numbers below 18, summed in the same order. The
+            // shift cancels before anything is summed.
+            const double relative = (6 + classes / 16 + 5) * kUnit;
+            expect_near(got.loss[r], want, relative * (1 + 18) + 8 * kUnit * 20, "loss " + std::to_string(r));
+            expect_near(loss[r], want, relative * (1 + 18) + 8 * kUnit * 20, "loss alone");
+            for (int c = 0; c < classes; ++c) {
+              const double p = std::exp(z[c] - largest) / sum;
+              expect_near(got.gradient[r * classes + c], (p - target(c)) * kScale,
+                          (p * relative + 5 * kUnit) * kScale, "gradient " + std::to_string(r));
+            }
+          }
+        });
+        if (HasFailure()) return;
+      }
 }
 
 TEST(SoftmaxCrossEntropy, NanAndInfinityStayInTheirRow) {

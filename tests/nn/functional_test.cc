@@ -7,6 +7,7 @@
 #include "core/autograd.h"
 #include "kernels/check.h"
 #include "tests/error_of.h"
+#include "tests/golden/golden.h"
 
 namespace lockstep::nn {
 namespace {
@@ -36,6 +37,30 @@ TEST(CrossEntropy, OfAnEmptyBatchIsZeroWithZeroGradients) {
   EXPECT_EQ(bias.grad().to_host<float>(), std::vector<float>(10, 0.0F));
 }
 
+TEST(CrossEntropy, WithLabelSmoothingIsThatOfPyTorch) {
+  const golden::GoldenFile golden(LOCKSTEP_GOLDEN_DIR "/label_smoothing.golden");
+  const auto bytes = golden.values<uint8_t>("labels");
+  const Tensor labels =
+      Tensor::from_host(std::vector<int32_t>(bytes.begin(), bytes.end()), golden.shape("labels"), device());
+  for (const std::string smoothing : {"0", "0.1", "0.5", "1"}) {
+    Tensor logits = Tensor::from_host(golden.values<float>("logits"), golden.shape("logits"), device());
+    logits.set_requires_grad(true);
+    const float share = std::stof(smoothing);
+    const double sum = golden.scalar<double>("loss." + smoothing + ".sum");
+    // A row's loss is a sum of ten numbers below 20, the loss one of six rows: some forty roundings.
+    EXPECT_NEAR(cross_entropy(logits, labels, Reduction::sum, share).item(), sum, 40 * 6e-8 * sum);
+    const Tensor mean = cross_entropy(logits, labels, Reduction::mean, share);
+    const double wanted_mean = golden.scalar<double>("loss." + smoothing + ".mean");
+    EXPECT_NEAR(mean.item(), wanted_mean, 40 * 6e-8 * wanted_mean);
+    backward(mean);
+    const auto wanted = golden.values<double>("gradient." + smoothing);
+    const std::vector<float> got = logits.grad().to_host<float>();
+    // No element exceeds 1/6, and each is a product and a difference of a probability with ten roundings.
+    for (size_t i = 0; i < wanted.size(); ++i)
+      EXPECT_NEAR(got[i], wanted[i], 12 * 6e-8 / 6) << "smoothing " << smoothing << ", element " << i;
+  }
+}
+
 TEST(Functional, SaysWhichShapesDoNotFit) {
   const Tensor image = Tensor::zeros({2, 4, 4, 3}, device());
   const Tensor bias = Tensor::zeros({6}, device());
@@ -57,6 +82,11 @@ TEST(Functional, SaysWhichShapesDoNotFit) {
                             Reduction::sum);
             }),
             "cross_entropy: logits of shape [4, 10] but labels of shape [3]");
+  EXPECT_EQ(error_of([&] {
+              cross_entropy(Tensor::zeros({3, 10}, device()), Tensor::zeros({3}, device(), DType::int32),
+                            Reduction::sum, 1.5F);
+            }),
+            "cross_entropy: a label smoothing of 1.5: use 0 to 1");
 }
 
 TEST(Functional, SaysWhichTensorIsOnAnotherDevice) {
