@@ -7,6 +7,15 @@
 
 namespace lockstep::kernels {
 
+// (byte / 255 - mean) / stddev as one multiply-add.
+struct ByteNormalisation {
+  float factor, offset;
+  ByteNormalisation(float mean, float stddev)
+      : factor(static_cast<float>(1.0 / (255.0 * stddev))),
+        offset(static_cast<float>(-static_cast<double>(mean) / stddev)) {}
+  __host__ __device__ float operator()(uint8_t byte) const { return byte * factor + offset; }
+};
+
 // For i in [0, rows), with r = order[i]:
 //   x[i, p] = (images[r, p] / 255 - mean) / stddev     for p in [0, pixels)
 //   y[i]    = labels[r]

@@ -24,15 +24,32 @@ void DeviceData::set_order(const std::vector<int32_t>& order) {
   order_ = Tensor::from_host(order, {static_cast<int64_t>(order.size())}, images_.device());
 }
 
+LabelledBatch DeviceData::empty_batch(int64_t rows) const {
+  const Device device = images_.device();
+  return {Tensor::empty({rows, height_, width_, 1}, device), Tensor::empty({rows}, device, DType::int32)};
+}
+
 LabelledBatch DeviceData::batch(int64_t begin, int64_t rows) const {
   const Device device = images_.device();
   const DeviceGuard guard(device);
   const Tensor picked = order_.slice(begin, begin + rows);
-  const LabelledBatch batch{Tensor::empty({rows, height_, width_, 1}, device),
-                            Tensor::empty({rows}, device, DType::int32)};
+  LabelledBatch batch = empty_batch(rows);
   kernels::gather_batch(images_.data<uint8_t>(), labels_.data<uint8_t>(), picked.data<int32_t>(), rows,
                         height_ * width_, normalisation_.mean, normalisation_.stddev, batch.x.data<float>(),
                         batch.y.data<int32_t>(), device.stream());
+  return batch;
+}
+
+LabelledBatch DeviceData::augmented_batch(int64_t begin, int64_t rows,
+                                          const kernels::Augmentation& augmentation, uint64_t seed,
+                                          uint64_t epoch) const {
+  const Device device = images_.device();
+  const DeviceGuard guard(device);
+  const Tensor picked = order_.slice(begin, begin + rows);
+  LabelledBatch batch = empty_batch(rows);
+  kernels::augment_batch(images_.data<uint8_t>(), labels_.data<uint8_t>(), picked.data<int32_t>(), rows,
+                         height_, width_, normalisation_.mean, normalisation_.stddev, augmentation, seed,
+                         epoch, batch.x.data<float>(), batch.y.data<int32_t>(), device.stream());
   return batch;
 }
 

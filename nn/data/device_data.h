@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "kernels/augment.h"
 
 namespace lockstep::data {
 
@@ -31,8 +32,15 @@ class DeviceData {
   void set_order(const std::vector<int32_t>& order);
   // Rows [begin, begin + rows) of the order; rows may be 0.
   LabelledBatch batch(int64_t begin, int64_t rows) const;
+  // The same with every image changed at random, by (seed, epoch, its place in the data set) alone. Throws
+  // for settings that these images are too small for (kernels/augment.h).
+  LabelledBatch augmented_batch(int64_t begin, int64_t rows, const kernels::Augmentation& augmentation,
+                                uint64_t seed, uint64_t epoch) const;
 
  private:
+  // Memory for a batch of `rows` rows.
+  LabelledBatch empty_batch(int64_t rows) const;
+
   int height_, width_;
   Normalisation normalisation_;
   Tensor images_, labels_, order_;
