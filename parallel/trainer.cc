@@ -7,6 +7,7 @@
 #include "core/autograd.h"
 #include "kernels/check.h"
 #include "kernels/softmax.h"
+#include "nn/clip.h"
 #include "nn/functional.h"
 #include "parallel/replicas.h"
 
@@ -22,15 +23,19 @@ void count_into(const Tensor& correct, const Tensor& logits, const Tensor& label
 }  // namespace
 
 Trainer::Trainer(std::vector<std::shared_ptr<nn::Module>> replicas, const std::vector<Device>& devices,
-                 const kernels::SgdSettings& settings, Algorithm algorithm)
-    : replicas_(std::move(replicas)), devices_(devices), allreduce_(devices, algorithm) {
+                 const TrainerSettings& settings)
+    : replicas_(std::move(replicas)),
+      devices_(devices),
+      allreduce_(devices, settings.algorithm),
+      label_smoothing_(settings.label_smoothing),
+      max_gradient_norm_(settings.max_gradient_norm) {
   if (replicas_.size() != devices_.size())
     throw Error(fmt::format("Trainer: {} replicas for {} devices", replicas_.size(), devices_.size()));
   for (size_t r = 1; r < replicas_.size(); ++r)
     replicas_[r]->set_parameters(get_params(replicas_[0]->parameters(), devices_[r]));
   for (size_t r = 0; r < replicas_.size(); ++r) {
     arenas_.push_back(nn::gradient_arena(replicas_[r]->parameters()));
-    optimizers_.emplace_back(replicas_[r]->parameters(), settings);
+    optimizers_.push_back(settings.make_optimizer(replicas_[r]->parameters()));
     losses_.push_back(Tensor::zeros({kLossSlots}, devices_[r]));
     correct_.push_back(Tensor::zeros({1}, devices_[r], DType::int32));
   }
@@ -65,7 +70,7 @@ void Trainer::step(const std::vector<data::LabelledBatch>& shards, float learnin
       continue;
     }
     const Tensor logits = replicas_[r]->forward(shards[r].x);
-    const Tensor loss = nn::cross_entropy(logits, shards[r].y, nn::Reduction::sum);
+    const Tensor loss = nn::cross_entropy(logits, shards[r].y, nn::Reduction::sum, label_smoothing_);
     losses_[r].slice(step, step + 1).copy_from(loss);
     count_into(correct_[r], logits, shards[r].y);
     backward(loss);
@@ -78,7 +83,9 @@ void Trainer::step(const std::vector<data::LabelledBatch>& shards, float learnin
 
   for (size_t r = 0; r < replicas_.size(); ++r) {
     const DeviceGuard guard(devices_[r]);
-    optimizers_[r].step(learning_rate, 1.0f / static_cast<float>(rows));
+    const float gradient_scale = 1.0f / static_cast<float>(rows);
+    if (max_gradient_norm_ != 0) nn::clip_gradient_norm(arenas_[r], max_gradient_norm_, gradient_scale);
+    optimizers_[r]->step(learning_rate, gradient_scale);
     flight.done[r].record(devices_[r].stream());
   }
   flight.pending = true;

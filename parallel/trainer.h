@@ -10,23 +10,31 @@
 #include "core/stream.h"
 #include "nn/data/device_data.h"
 #include "nn/module.h"
-#include "nn/sgd.h"
+#include "nn/optimizer.h"
 #include "parallel/allreduce.h"
 
 namespace lockstep::parallel {
+
+// How to train, beside the learning rate, which is given anew at each step.
+struct TrainerSettings {
+  nn::MakeOptimizer make_optimizer;  // called once a replica
+  Algorithm algorithm = ring;
+  float label_smoothing = 0;
+  float max_gradient_norm = 0;  // longer gradients are clipped to it (nn/clip.h); 0: none are
+};
 
 class Trainer {
  public:
   // One replica a device. Replica 0's weights are copied into the others, so only it needs initial values.
   Trainer(std::vector<std::shared_ptr<nn::Module>> replicas, const std::vector<Device>& devices,
-          const kernels::SgdSettings& settings, Algorithm algorithm);
+          const TrainerSettings& settings);
 
   // One step on a batch that is split into a shard a device (some may be empty).
   void step(const std::vector<data::LabelledBatch>& shards, float learning_rate);
 
   // What happened since the last report: waits for the steps so far.
   struct Report {
-    std::vector<double> losses;    // the mean loss of each step
+    std::vector<double> losses;    // the mean loss of each step, with label smoothing where that is set
     int64_t rows = 0;              // rows seen
     int64_t correct = 0;           // rows whose largest logit was the label's
     double allreduce_seconds = 0;  // from the end of backward on device 0 to the summed gradients
@@ -44,9 +52,10 @@ class Trainer {
 
   std::vector<std::shared_ptr<nn::Module>> replicas_;
   std::vector<Device> devices_;
-  std::vector<nn::Sgd> optimizers_;
+  std::vector<std::unique_ptr<nn::Optimizer>> optimizers_;
   std::vector<Tensor> arenas_;  // all gradients of a replica
   Allreduce allreduce_;
+  float label_smoothing_, max_gradient_norm_;
 
   // A step in flight: when it is over on each device, and the allreduce's start and end on device 0.
   struct InFlight {

@@ -15,6 +15,7 @@
 #include "core/pool.h"
 #include "nn/data/fashion_mnist.h"
 #include "nn/data/shuffle.h"
+#include "nn/sgd.h"
 #include "parallel/replicas.h"
 #include "parallel/trainer.h"
 
@@ -67,7 +68,12 @@ class Run {
         devices_(devices),
         data_(std::move(data)),
         batches_(data::batches(data_.train_rows, options.batch_size)),
-        trainer_(make_replicas(make_model), devices, settings.sgd, settings.allreduce) {}
+        trainer_(make_replicas(make_model), devices,
+                 {.make_optimizer =
+                      [&settings](std::vector<Tensor> parameters) {
+                        return std::make_unique<nn::Sgd>(std::move(parameters), settings.sgd);
+                      },
+                  .algorithm = settings.allreduce}) {}
 
   const nn::Module& model() const { return *trainer_.replicas()[0]; }
   int64_t steps() const { return step_; }

@@ -12,9 +12,11 @@
 
 #include "core/pool.h"
 #include "kernels/check.h"
+#include "nn/adam.h"
 #include "nn/functional.h"
 #include "nn/init.h"
 #include "nn/models/lenet.h"
+#include "nn/sgd.h"
 #include "parallel/replicas.h"
 
 namespace lockstep::parallel {
@@ -23,6 +25,14 @@ namespace {
 constexpr int64_t kRows = 29;  // prime: every k gives uneven shards
 constexpr kernels::SgdSettings kSettings{
     .learning_rate = 0.05F, .momentum = 0.9F, .weight_decay = 5e-4F, .nesterov = true};
+
+TrainerSettings with_sgd(Algorithm algorithm = ring) {
+  return {.make_optimizer =
+              [](std::vector<Tensor> parameters) {
+                return std::make_unique<nn::Sgd>(std::move(parameters), kSettings);
+              },
+          .algorithm = algorithm};
+}
 
 // Random images with random labels, on every device, in order.
 std::vector<data::DeviceData> random_data(const std::vector<Device>& devices) {
@@ -45,10 +55,11 @@ struct Training {
   std::vector<data::DeviceData> data;
   Trainer trainer;
 
-  explicit Training(int k, nn::LeNet variant = nn::LeNet::article, Algorithm algorithm = ring)
+  explicit Training(int k, nn::LeNet variant = nn::LeNet::article,
+                    const TrainerSettings& settings = with_sgd())
       : devices(make_devices(k)),
         data(random_data(devices)),
-        trainer(replicas(devices, variant), devices, kSettings, algorithm) {}
+        trainer(replicas(devices, variant), devices, settings) {}
 
   static std::vector<std::shared_ptr<nn::Module>> replicas(const std::vector<Device>& on, nn::LeNet variant) {
     std::vector<std::shared_ptr<nn::Module>> made;
@@ -58,7 +69,7 @@ struct Training {
   }
 
   // A step on the first `rows` rows.
-  void step(int64_t rows = kRows) {
+  void step(int64_t rows = kRows, float learning_rate = kSettings.learning_rate) {
     std::vector<data::LabelledBatch> shards;
     int64_t begin = 0;
     const std::vector<int64_t> sizes = split_sizes(rows, static_cast<int>(devices.size()));
@@ -66,7 +77,7 @@ struct Training {
       shards.push_back(data[r].batch(begin, sizes[r]));
       begin += sizes[r];
     }
-    trainer.step(shards, kSettings.learning_rate);
+    trainer.step(shards, learning_rate);
   }
 
   std::vector<std::vector<float>> weights(size_t replica = 0) const {
@@ -104,7 +115,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, StepOnDevices,
 TEST(Trainer, KeepsAllReplicasBitwiseEqual) {
   for (const Algorithm algorithm : {star, ring, tree}) {
     for (const int k : {2, 3, 5, 8}) {
-      Training training(k, nn::LeNet::article, algorithm);
+      Training training(k, nn::LeNet::article, with_sgd(algorithm));
       for (int i = 0; i < 3; ++i) training.step();
       for (size_t r = 1; r < static_cast<size_t>(k); ++r)
         ASSERT_EQ(training.weights(r), training.weights(0)) << "replica " << r << " of " << k;
@@ -131,6 +142,52 @@ TEST(Trainer, TakesBatchesWithFewerRowsThanDevices) {
   EXPECT_EQ(report.rows, 2);
   // One loss is the sum of two rows on one device, the other of two devices: a rounding or two apart.
   EXPECT_NEAR(report.losses.at(0), one.trainer.report().losses.at(0), 1e-5);
+}
+
+TEST(Trainer, KeepsAllReplicasBitwiseEqualWithAdamWSmoothingAndClipping) {
+  TrainerSettings settings{
+      .make_optimizer =
+          [](std::vector<Tensor> parameters) {
+            return std::make_unique<nn::Adam>(
+                std::move(parameters),
+                kernels::AdamSettings{.learning_rate = 0, .weight_decay = 0.01F, .decoupled = true},
+                nn::DecayOn::weights);
+          },
+      .label_smoothing = 0.1F,
+      .max_gradient_norm = 0.05F};
+  Training training(3, nn::LeNet::article, settings);
+  for (int i = 0; i < 3; ++i) training.step();
+  for (size_t r = 1; r < 3; ++r) EXPECT_EQ(training.weights(r), training.weights(0)) << "replica " << r;
+}
+
+TEST(Trainer, ClipsTheMeanGradientAndSmoothsTheLabels) {
+  constexpr float kLimit = 0.01F, kRate = 1;
+  TrainerSettings settings{.make_optimizer =
+                               [](std::vector<Tensor> parameters) {
+                                 return std::make_unique<nn::Sgd>(std::move(parameters),
+                                                                  kernels::SgdSettings{.learning_rate = 0});
+                               },
+                           .label_smoothing = 0.5F,
+                           .max_gradient_norm = kLimit};
+  Training training(2, nn::LeNet::article, settings);
+  const auto before = training.weights();
+  const data::LabelledBatch batch = training.data[0].batch(0, kRows);
+  const double loss =
+      nn::cross_entropy(training.trainer.replicas()[0]->forward(batch.x), batch.y, nn::Reduction::mean, 0.5F)
+          .item();
+  training.step(kRows, kRate);
+  // The same sums in two shards: a few roundings of 29 losses apart.
+  EXPECT_NEAR(training.trainer.report().losses.at(0), loss, 1e-5 * loss);
+  const auto after = training.weights();
+  double squares = 0;
+  for (size_t p = 0; p < after.size(); ++p)
+    for (size_t i = 0; i < after[p].size(); ++i) {
+      const double move = static_cast<double>(after[p][i]) - before[p][i];
+      squares += move * move;
+    }
+  // The step is as long as the limit, but for roundings of 44426 weights below 1/2 by 3e-8 each, which add up
+  // to sqrt(44426) * 3e-8 at most where the move is across them, and the 1e-6 beside a norm above 0.1.
+  EXPECT_NEAR(std::sqrt(squares), kLimit, 2e-5 * kLimit + 7e-6);
 }
 
 TEST(Trainer, ReportsTheMeanLossOfEveryStepAndCountsRows) {

@@ -1,0 +1,52 @@
+// What all optimizers share: a list of parameters, and a step that visits those that have a gradient. Each
+// optimizer adds the update of one parameter (nn/sgd.h, nn/adam.h).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace lockstep::nn {
+
+// What weight decay pulls towards 0. `weights` leaves parameters of rank 1 alone: biases, and the scale and
+// shift of batch norm.
+enum class DecayOn { all_parameters, weights };
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  // Updates every parameter that has a gradient: the sum in grad() times `gradient_scale`, 1 / rows of the
+  // whole batch where the loss was a sum.
+  void step(float learning_rate, float gradient_scale = 1.0f);
+
+ protected:
+  Optimizer(std::vector<Tensor> parameters, DecayOn decay_on);
+
+  struct Update {
+    float learning_rate;
+    float gradient_scale;
+    bool decays;
+  };
+  // Updates parameter `index`, which has a gradient, on its device's stream.
+  virtual void update(size_t index, const Tensor& weights, const Tensor& gradient, const Update& how) = 0;
+  // A tensor of zeros for each parameter, of its shape and on its device.
+  std::vector<Tensor> zeros() const;
+
+ private:
+  std::vector<Tensor> parameters_;
+  DecayOn decay_on_;
+};
+
+// Makes the optimizer of one replica's parameters.
+using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(std::vector<Tensor>)>;
+
+// One tensor that holds the gradients of all parameters, the last layer's first (backward fills it from the
+// front), and is set as their grad(): reducing it reduces all of them. Starts as zeros; backward adds to it.
+Tensor gradient_arena(const std::vector<Tensor>& parameters);
+
+}  // namespace lockstep::nn

@@ -1,0 +1,66 @@
+// Clipping by norm against double; sums of squares of small integers are exact, so their norm is too.
+#include "kernels/clip.h"
+
+#include "tests/kernels/device_buffer.h"
+#include "tests/kernels/forms.h"
+
+namespace lockstep::kernels {
+namespace {
+
+using namespace lockstep::test;
+
+struct Clipped {
+  std::vector<float> x;
+  float norm;
+};
+
+Clipped clip(const std::vector<float>& x, float max_norm, float scale, size_t offset = 0) {
+  const auto n = static_cast<int64_t>(x.size());
+  const DeviceBuffer<float> data(x, offset), norm(1, kNaN),
+      partial(static_cast<size_t>(clip_by_norm_partials(n)), kNaN);
+  clip_by_norm(data.data(), n, max_norm, scale, partial.data(), norm.data(), nullptr);
+  partial.to_host();  // checks its guards
+  return {data.to_host(), norm.to_host()[0]};
+}
+
+TEST(ClipByNorm, ScalesWhatIsLongerAndLeavesWhatIsNot) {
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  constexpr float kScale = 0.125f;
+  for (const size_t n : {0, 1, 31, 32, 33, 1000, 32767, 32768, 32769, 65536, 200003})
+    for (const size_t offset : {0, 1}) {
+      SCOPED_TRACE("n " + std::to_string(n) + " offset " + std::to_string(offset));
+      const std::vector<float> x = random_integers(n, 8);  // the sum of squares stays below 2^24: exact
+      double squares = 0;
+      for (const float v : x) squares += double{v} * v;
+      const double norm = kScale * std::sqrt(squares);
+      in_both_forms([&] {
+        const Clipped kept = clip(x, static_cast<float>(norm) + 1, kScale, offset);
+        // The root and the product with a power of two round once.
+        expect_near(kept.norm, norm, kUnit * norm, "norm");
+        expect_same(kept.x, x);
+        const auto limit = static_cast<float>(norm / 3);
+        if (squares == 0) return;
+        const Clipped cut = clip(x, limit, kScale, offset);
+        EXPECT_EQ(cut.norm, kept.norm);
+        // The norm, the sum with 1e-6, the quotient and the product round.
+        for (size_t i = 0; i < n; ++i)
+          expect_near(cut.x[i], x[i] * (limit / (norm + 1e-6)), 5 * kUnit * std::fabs(x[i]),
+                      "element " + std::to_string(i));
+      });
+      if (HasFailure()) return;
+    }
+}
+
+TEST(ClipByNorm, PassesOnNaN) {
+  std::vector<float> x(70000, 1.0f);
+  x[69999] = kNaN;
+  in_both_forms([&] {
+    const Clipped result = clip(x, 1, 1);
+    EXPECT_TRUE(std::isnan(result.norm));
+    EXPECT_TRUE(std::isnan(result.x[0]));
+    EXPECT_TRUE(std::isnan(result.x[69999]));
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::kernels

@@ -1,0 +1,135 @@
+// Five steps of every optimizer against PyTorch's (tests/golden/optimizers.py), and what all optimizers
+// share.
+#include "nn/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/check.h"
+#include "nn/adam.h"
+#include "nn/clip.h"
+#include "nn/sgd.h"
+#include "tests/golden/golden.h"
+
+namespace lockstep::nn {
+namespace {
+
+Device device() {
+  return make_devices(1)[0];
+}
+
+class GoldenOptimizers : public testing::Test {
+ protected:
+  GoldenOptimizers() : golden_(LOCKSTEP_GOLDEN_DIR "/optimizers.golden") {
+    for (const char* name : kNames)
+      parameters_.push_back(Tensor::from_host(golden_.values<float>(std::string("init.") + name),
+                                              golden_.shape(std::string("init.") + name), device()));
+  }
+
+  // Steps with each gradient four times as large and scaled back, which is exact.
+  void expect_recipe(const std::string& recipe, Optimizer& optimizer, float learning_rate) {
+    const Tensor arena = gradient_arena(parameters_);
+    for (int64_t step = 0; step < golden_.shape("gradient.weight").at(0); ++step) {
+      for (size_t p = 0; p < parameters_.size(); ++p) {
+        const int64_t size = parameters_[p].size();
+        const auto all = golden_.values<float>(std::string("gradient.") + kNames[p]);
+        std::vector<float> gradient(all.begin() + step * size, all.begin() + (step + 1) * size);
+        for (float& g : gradient) g *= 4;
+        parameters_[p].grad().copy_from(Tensor::from_host(gradient, parameters_[p].shape(), device()));
+      }
+      optimizer.step(learning_rate, 0.25F);
+    }
+    for (size_t p = 0; p < parameters_.size(); ++p)
+      expect_record(recipe + "." + kNames[p], parameters_[p].to_host<float>());
+  }
+
+  void expect_record(const std::string& record, const std::vector<float>& got) const {
+    const auto wanted = golden_.values<double>(record);
+    ASSERT_EQ(got.size(), wanted.size());
+    double largest = 0;
+    for (const double value : wanted) largest = std::max(largest, std::abs(value));
+    // PyTorch's float32 is off from its double by float32_error; ours rounds in other places: four times as
+    // much, and 16 roundings of the largest value where PyTorch was lucky.
+    const double tolerance = 4 * golden_.scalar<double>(record + ".float32_error") + 16 * 6e-8 * largest;
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_NEAR(got[i], wanted[i], tolerance) << record << "[" << i << "]";
+  }
+
+  static constexpr const char* kNames[] = {"weight", "bias"};
+  golden::GoldenFile golden_;
+  std::vector<Tensor> parameters_;
+};
+
+TEST_F(GoldenOptimizers, SgdDecaysTheWeightsAndNotTheBias) {
+  Sgd sgd(parameters_, {.learning_rate = 0, .momentum = 0.9F, .weight_decay = 0.05F, .nesterov = true},
+          DecayOn::weights);
+  expect_recipe("sgd_weights", sgd, 0.1F);
+}
+
+TEST_F(GoldenOptimizers, AdamWithWeightDecayInTheGradient) {
+  Adam adam(parameters_, {.learning_rate = 0, .weight_decay = 0.1F});
+  expect_recipe("adam", adam, 0.01F);
+}
+
+TEST_F(GoldenOptimizers, AdamWithOtherBetasAndEpsilon) {
+  Adam adam(parameters_, {.learning_rate = 0, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-3F});
+  expect_recipe("adam_betas", adam, 0.02F);
+}
+
+TEST_F(GoldenOptimizers, AdamWWithWeightDecayBesideTheGradient) {
+  Adam adam(parameters_, {.learning_rate = 0, .weight_decay = 0.1F, .decoupled = true});
+  expect_recipe("adamw", adam, 0.01F);
+}
+
+TEST_F(GoldenOptimizers, AdamWDecaysTheWeightsAndNotTheBias) {
+  Adam adam(parameters_, {.learning_rate = 0, .weight_decay = 0.1F, .decoupled = true}, DecayOn::weights);
+  expect_recipe("adamw_weights", adam, 0.01F);
+}
+
+TEST_F(GoldenOptimizers, ClippingScalesAllGradientsByTheirNormTogether) {
+  const Tensor arena = gradient_arena(parameters_);
+  for (size_t p = 0; p < parameters_.size(); ++p) {
+    const int64_t size = parameters_[p].size();
+    const auto all = golden_.values<float>(std::string("gradient.") + kNames[p]);
+    const std::vector<float> first(all.begin(), all.begin() + size);
+    parameters_[p].grad().copy_from(Tensor::from_host(first, parameters_[p].shape(), device()));
+  }
+  const Tensor norm = clip_gradient_norm(arena, 0.125F);
+  const double wanted = golden_.scalar<double>("clip.norm");
+  EXPECT_GT(wanted, 0.125) << "nothing to clip";
+  EXPECT_NEAR(norm.item(), wanted, 16 * 6e-8 * wanted);  // half the roundings of a sum of 42 squares, at most
+  for (size_t p = 0; p < parameters_.size(); ++p)
+    expect_record(std::string("clip.") + kNames[p], parameters_[p].grad().to_host<float>());
+}
+
+TEST(ClipGradientNorm, AppliesToTheScaledGradientAndScalesTheSum) {
+  // Sums over four rows: their mean is (3, 4), of norm 5.
+  const Tensor arena = Tensor::from_host<float>({12, 16}, {2}, device());
+  EXPECT_EQ(clip_gradient_norm(arena, 6, 0.25F).item(), 5.0F);
+  EXPECT_EQ(arena.to_host<float>(), (std::vector<float>{12, 16}));
+  EXPECT_EQ(clip_gradient_norm(arena, 2.5F, 0.25F).item(), 5.0F);
+  // Halved, but for the 1e-6 of 5 that PyTorch adds.
+  EXPECT_NEAR(arena.to_host<float>()[0], 6.0F, 6 * 3e-7);
+  EXPECT_NEAR(arena.to_host<float>()[1], 8.0F, 8 * 3e-7);
+  EXPECT_THROW(clip_gradient_norm(arena, 0), Error);
+}
+
+TEST(Adam, AParameterWithoutAGradientNeitherMovesNorCountsTheStep) {
+  const Tensor used = Tensor::from_host<float>({2}, {1, 1}, device());
+  const Tensor late = Tensor::from_host<float>({2}, {1, 1}, device());
+  Adam adam({used, late}, {.learning_rate = 0, .weight_decay = 0.1F, .decoupled = true});
+  used.set_grad(Tensor::from_host<float>({0.5F}, {1, 1}, device()));
+  adam.step(0.25F);
+  const float after_one = used.item();
+  EXPECT_NE(after_one, 2.0F);
+  EXPECT_EQ(late.item(), 2.0F);
+  // Its first step is like the other's first step.
+  late.set_grad(Tensor::from_host<float>({0.5F}, {1, 1}, device()));
+  adam.step(0.25F);
+  EXPECT_EQ(late.item(), after_one);
+}
+
+}  // namespace
+}  // namespace lockstep::nn
