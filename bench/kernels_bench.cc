@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/adam.h"
+#include "kernels/augment.h"
 #include "kernels/bias.h"
 #include "kernels/check.h"
+#include "kernels/clip.h"
 #include "kernels/elementwise.h"
 #include "kernels/gather.h"
 #include "kernels/pool.h"
@@ -119,6 +122,24 @@ void sgd_bench(benchmark::State& state) {
   measure(state, stream, 20 * n, [&] { sgd_step(settings, w, g, v, n, stream); });
 }
 
+void adam_bench(benchmark::State& state) {
+  const int64_t n = state.range(0);
+  const Stream stream;
+  const Floats w(n, stream), g(n, stream), m(n, stream), v(n, stream);
+  const AdamSettings settings{.learning_rate = 1e-6f, .weight_decay = 5e-4f, .decoupled = true};
+  measure(state, stream, 28 * n, [&] { adam_step(settings, 10, w, g, m, v, n, stream); });
+}
+
+// Gradients that are short enough, and gradients that are shortened a little each time.
+void clip_bench(benchmark::State& state) {
+  const int64_t n = state.range(0);
+  const bool longer = state.range(1) != 0;
+  const Stream stream;
+  const Floats x(n, stream), partial(clip_by_norm_partials(n), stream), norm(1, stream);
+  measure(state, stream, (longer ? 12 : 4) * n,
+          [&] { clip_by_norm(x, n, longer ? 1e-3f : 1e30f, 1, partial, norm, stream); });
+}
+
 void reduce_sum_bench(benchmark::State& state) {
   const int64_t n = state.range(0);
   const Stream stream;
@@ -137,6 +158,8 @@ BENCHMARK(relu_forward_bench)->Apply(element_sizes)->UseRealTime();
 BENCHMARK(relu_backward_bench)->Apply(element_sizes)->UseRealTime();
 BENCHMARK(sigmoid_forward_bench)->Apply(element_sizes)->UseRealTime();
 BENCHMARK(sigmoid_backward_bench)->Apply(element_sizes)->UseRealTime();
+BENCHMARK(adam_bench)->Apply(element_sizes)->UseRealTime();
+BENCHMARK(clip_bench)->ArgsProduct({{44426, 11175818}, {0, 1}})->UseRealTime();  // LeNet, ResNet-18
 BENCHMARK(reduce_sum_bench)->Apply(element_sizes)->UseRealTime();
 BENCHMARK(sgd_bench)->Arg(44426)->Arg(11173962)->UseRealTime();
 
@@ -255,6 +278,22 @@ void gather_bench(benchmark::State& state) {
           [&] { gather_batch(images, labels, order, rows, pixels, 0.3f, 0.4f, x, y, stream); });
 }
 BENCHMARK(gather_bench)->UseRealTime();
+
+void augment_bench(benchmark::State& state) {
+  const int64_t rows = 256;
+  const int side = 28, pixels = side * side;
+  const Stream stream;
+  const Array<uint8_t> images(rows * pixels), labels(rows);
+  LOCKSTEP_CUDA(cudaMemsetAsync(images, 1, rows * pixels, stream));
+  LOCKSTEP_CUDA(cudaMemsetAsync(labels, 1, rows, stream));
+  const Labels order(rows, stream), y(rows, stream);
+  const Floats x(rows * pixels, stream);
+  const Augmentation all{.padding = 4, .flip = true, .cutout = 8};
+  measure(state, stream, rows * (5 * pixels + 9), [&] {
+    augment_batch(images, labels, order, rows, side, side, 0.3f, 0.4f, all, 1, 2, x, y, stream);
+  });
+}
+BENCHMARK(augment_bench)->UseRealTime();
 
 void random_normal_bench(benchmark::State& state) {
   const int64_t n = state.range(0);
