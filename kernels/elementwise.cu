@@ -15,6 +15,10 @@ void add_into(float* destination, const float* source, int64_t n, cudaStream_t s
   launch_elements(stream, n, [=] __device__(int64_t i) { destination[i] += source[i]; });
 }
 
+void add(const float* a, const float* b, float* y, int64_t n, cudaStream_t stream) {
+  launch_elements(stream, n, [=] __device__(int64_t i) { y[i] = a[i] + b[i]; });
+}
+
 void scale(float* x, float factor, int64_t n, cudaStream_t stream) {
   launch_elements(stream, n, [=] __device__(int64_t i) { x[i] *= factor; });
 }

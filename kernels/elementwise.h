@@ -14,6 +14,9 @@ void fill(float* x, float value, int64_t n, cudaStream_t stream);
 // destination[i] += source[i]; the addition of every allreduce.
 void add_into(float* destination, const float* source, int64_t n, cudaStream_t stream);
 
+// y[i] = a[i] + b[i]
+void add(const float* a, const float* b, float* y, int64_t n, cudaStream_t stream);
+
 // x[i] *= factor
 void scale(float* x, float factor, int64_t n, cudaStream_t stream);
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <string>
 
+#include "kernels/channel_lanes.cuh"
 #include "kernels/check.h"
-#include "kernels/pool_lanes.cuh"
 
 namespace lockstep::kernels {
 

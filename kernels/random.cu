@@ -1,5 +1,5 @@
-// Random fills: one Philox block gives elements 4 g to 4 g + 3, so element i depends on (seed, sequence, i)
-// alone.
+// Random fills and dropout: one Philox block gives elements 4 g to 4 g + 3, so element i depends on (seed,
+// sequence, i) alone.
 #include "kernels/random.h"
 
 #include <cmath>
@@ -36,6 +36,19 @@ void random_normal(float* x, int64_t n, float mean, float stddev, uint64_t seed,
       const int64_t i = group * 4 + 2 * pair;
       if (i < n) x[i] = mean + radius * cosf(angle);
       if (i + 1 < n) x[i + 1] = mean + radius * sinf(angle);
+    }
+  });
+}
+
+void dropout(const float* x, float* y, int64_t n, float probability, uint64_t seed, uint64_t sequence,
+             cudaStream_t stream) {
+  const float scale = 1.0f / (1.0f - probability);
+  const auto dropped_below = static_cast<uint32_t>(static_cast<double>(probability) * 0x1p32);
+  launch_elements(stream, (n + 3) / 4, [=] __device__(int64_t group) {
+    const PhiloxBlock random = philox(seed, sequence, static_cast<uint64_t>(group));
+    for (int k = 0; k < 4; ++k) {
+      const int64_t i = group * 4 + k;
+      if (i < n) y[i] = random.word[k] < dropped_below ? 0.0f : x[i] * scale;
     }
   });
 }

@@ -1,5 +1,6 @@
-// Random numbers whose value depends on (seed, sequence, index) alone: Philox 4x32-10 (Salmon et al., 2011).
-// The same numbers come out on every machine, for every number of threads or devices.
+// Random numbers, and the mask of dropout, whose value depends on (seed, sequence, index) alone: Philox
+// 4x32-10 (Salmon et al., 2011). The same numbers come out on every machine, for every number of threads or
+// devices.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,5 +16,10 @@ void random_uniform(float* x, int64_t n, float low, float high, uint64_t seed, u
 // x[i] normal with the given mean and standard deviation (Box-Muller).
 void random_normal(float* x, int64_t n, float mean, float stddev, uint64_t seed, uint64_t sequence,
                    cudaStream_t stream);
+
+// y[i] = x[i] / (1 - probability) where element i of (seed, sequence) is kept, else 0; 0 <= probability < 1.
+// The way back is the same function of the gradient. x and y may be the same.
+void dropout(const float* x, float* y, int64_t n, float probability, uint64_t seed, uint64_t sequence,
+             cudaStream_t stream);
 
 }  // namespace lockstep::kernels

@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include "core/autograd.h"
+#include "kernels/adaptive_pool.h"
+#include "kernels/batch_norm.h"
 #include "kernels/bias.h"
 #include "kernels/check.h"
 #include "kernels/conv.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
 #include "kernels/pool.h"
+#include "kernels/random.h"
 #include "kernels/reduce.h"
 #include "kernels/softmax.h"
 
@@ -143,7 +146,7 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, int str
   if (shape.height + 2 * padding < shape.kernel_height || shape.width + 2 * padding < shape.kernel_width)
     throw Error(fmt::format("conv2d: weight {} does not fit into {} with padding {}",
                             to_string(weight.shape()), to_string(x.shape()), padding));
-  check_bias("conv2d", bias, shape.out_channels);
+  if (bias.defined()) check_bias("conv2d", bias, shape.out_channels);
   check_device("conv2d", x, weight, "weight");
 
   const Device device = x.device();
@@ -152,12 +155,14 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, int str
       Tensor::empty({shape.batch, shape.out_height(), shape.out_width(), shape.out_channels}, device);
   const Tensor scratch =
       workspace(device, conv2d_workspace_bytes(device.math(), shape, kernels::ConvPass::forward));
-  kernels::conv2d_forward(device.math(), shape, x.data<float>(), weight.data<float>(), bias.data<float>(),
-                          y.data<float>(), scratch.data<uint8_t>());
+  kernels::conv2d_forward(device.math(), shape, x.data<float>(), weight.data<float>(),
+                          bias.defined() ? bias.data<float>() : nullptr, y.data<float>(),
+                          scratch.data<uint8_t>());
 
   return record(
       "conv2d", y, {x, weight, bias},
-      [x = x.detach(), weight = weight.detach(), shape, want_dx = x.requires_grad()](const Tensor& dy) {
+      [x = x.detach(), weight = weight.detach(), shape, want_dx = x.requires_grad(),
+       want_db = bias.defined()](const Tensor& dy) {
         const Device on = x.device();
         const DeviceGuard here(on);
         Tensor dx;
@@ -173,7 +178,7 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, int str
             workspace(on, conv2d_workspace_bytes(on.math(), shape, kernels::ConvPass::backward_filter));
         kernels::conv2d_backward_filter(on.math(), shape, x.data<float>(), dy.data<float>(), dw.data<float>(),
                                         space.data<uint8_t>());
-        return std::vector<Tensor>{dx, dw, bias_gradient(dy, shape.out_channels)};
+        return std::vector<Tensor>{dx, dw, want_db ? bias_gradient(dy, shape.out_channels) : Tensor()};
       });
 }
 
@@ -208,12 +213,114 @@ Tensor avg_pool2d(const Tensor& x, int kernel, int stride, int padding) {
   });
 }
 
+Tensor adaptive_avg_pool2d(const Tensor& x, int out_height, int out_width) {
+  check_rank("adaptive_avg_pool2d", x, 4);
+  if (out_height < 1 || out_width < 1 || x.dim(1) < 1 || x.dim(2) < 1)
+    throw Error(fmt::format("adaptive_avg_pool2d: {} to {} x {}: use positive sizes", to_string(x.shape()),
+                            out_height, out_width));
+  const kernels::AdaptivePool2dShape shape{x.dim(0),
+                                           static_cast<int>(x.dim(1)),
+                                           static_cast<int>(x.dim(2)),
+                                           static_cast<int>(x.dim(3)),
+                                           out_height,
+                                           out_width};
+  const DeviceGuard guard(x.device());
+  const Tensor y = Tensor::empty({shape.batch, out_height, out_width, x.dim(3)}, x.device());
+  kernels::adaptive_avg_pool2d_forward(shape, x.data<float>(), y.data<float>(), x.device().stream());
+  return record("adaptive_avg_pool2d", y, {x}, [shape, before = x.shape()](const Tensor& dy) {
+    const DeviceGuard here(dy.device());
+    const Tensor dx = Tensor::empty(before, dy.device());
+    kernels::adaptive_avg_pool2d_backward(shape, dy.data<float>(), dx.data<float>(), dy.device().stream());
+    return std::vector<Tensor>{dx};
+  });
+}
+
+Tensor dropout(const Tensor& x, float probability, uint64_t seed, uint64_t step) {
+  const auto masked = [=](const Tensor& values) {
+    const DeviceGuard guard(values.device());
+    const Tensor kept = Tensor::empty(values.shape(), values.device());
+    kernels::dropout(values.data<float>(), kept.data<float>(), values.size(), probability, seed, step,
+                     values.device().stream());
+    return kept;
+  };
+  return record("dropout", masked(x), {x},
+                [masked](const Tensor& dy) { return std::vector<Tensor>{masked(dy)}; });
+}
+
+Tensor add(const Tensor& a, const Tensor& b) {
+  if (a.shape() != b.shape())
+    throw Error(fmt::format("add: shapes {} and {} differ", to_string(a.shape()), to_string(b.shape())));
+  check_device("add", a, b, "second one");
+  const DeviceGuard guard(a.device());
+  const Tensor y = Tensor::empty(a.shape(), a.device());
+  kernels::add(a.data<float>(), b.data<float>(), y.data<float>(), y.size(), a.device().stream());
+  return record("add", y, {a, b}, [](const Tensor& dy) { return std::vector<Tensor>{dy, dy}; });
+}
+
 Tensor relu(const Tensor& x) {
   return activation("relu", kernels::relu_forward, kernels::relu_backward, x);
 }
 
 Tensor sigmoid(const Tensor& x) {
   return activation("sigmoid", kernels::sigmoid_forward, kernels::sigmoid_backward, x);
+}
+
+Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training, Activation activation,
+                  const Tensor& addend) {
+  check_rank("batch_norm", x, 4);
+  const int64_t channels = x.dim(3);
+  if (state.weight.shape() != Shape{channels})
+    throw Error(fmt::format("batch_norm: input {} has {} channels, the norm {}", to_string(x.shape()),
+                            channels, state.weight.size()));
+  check_device("batch_norm", x, state.weight, "norm");
+  if (addend.defined()) {
+    if (addend.shape() != x.shape())
+      throw Error(fmt::format("batch_norm: {} cannot be added to {}", to_string(addend.shape()),
+                              to_string(x.shape())));
+    check_device("batch_norm", x, addend, "addend");
+  }
+  const Device device = x.device();
+  const DeviceGuard guard(device);
+  const kernels::BatchNormShape shape{x.dim(0) * x.dim(1) * x.dim(2), static_cast<int>(channels)};
+  const kernels::BatchNormSettings settings;
+  const Tensor inverse = Tensor::empty({channels}, device);
+  Tensor mean = state.running_mean;
+  if (training) {
+    mean = Tensor::empty({channels}, device);
+    const Tensor scratch = workspace(device, batch_norm_workspace_bytes(shape));
+    batch_norm_statistics(shape, settings, x.data<float>(), mean.data<float>(), inverse.data<float>(),
+                          state.running_mean.data<float>(), state.running_var.data<float>(),
+                          scratch.data<uint8_t>(), device.stream());
+  } else {
+    kernels::batch_norm_inverse_stddev(state.running_var.data<float>(), settings.epsilon, shape.channels,
+                                       inverse.data<float>(), device.stream());
+  }
+  const bool relu = activation == Activation::relu;
+  const Tensor y = Tensor::empty(x.shape(), device);
+  batch_norm_normalise(shape, x.data<float>(), mean.data<float>(), inverse.data<float>(),
+                       state.weight.data<float>(), state.bias.data<float>(),
+                       addend.defined() ? addend.data<float>() : nullptr, relu, y.data<float>(),
+                       device.stream());
+
+  const auto mode = training ? kernels::BatchNormMode::batch : kernels::BatchNormMode::running;
+  return record("batch_norm", y, {x, state.weight, state.bias, addend},
+                [x = x.detach(), y = relu ? y : Tensor(), mean, inverse, weight = state.weight.detach(),
+                 shape, mode, want_addend = addend.defined() && addend.requires_grad()](const Tensor& dy) {
+                  const Device on = x.device();
+                  const DeviceGuard here(on);
+                  const Tensor dx = Tensor::empty(x.shape(), on);
+                  const Tensor dweight = Tensor::empty(weight.shape(), on);
+                  const Tensor dbias = Tensor::empty(weight.shape(), on);
+                  Tensor daddend = want_addend ? dy : Tensor();
+                  if (want_addend && y.defined()) daddend = Tensor::empty(x.shape(), on);
+                  const Tensor scratch = workspace(on, batch_norm_workspace_bytes(shape));
+                  batch_norm_backward(
+                      shape, mode, x.data<float>(), y.defined() ? y.data<float>() : nullptr, dy.data<float>(),
+                      mean.data<float>(), inverse.data<float>(), weight.data<float>(), dx.data<float>(),
+                      want_addend && y.defined() ? daddend.data<float>() : nullptr, dweight.data<float>(),
+                      dbias.data<float>(), scratch.data<uint8_t>(), on.stream());
+                  return std::vector<Tensor>{dx, dweight, dbias, daddend};
+                });
 }
 
 Tensor flatten(const Tensor& x) {

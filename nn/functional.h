@@ -9,14 +9,38 @@ namespace lockstep::nn {
 // y[rows, out] = x[rows, in] w^T + b, with w: [out, in] and b: [out].
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
-// x: [batch, height, width, in], weight: [out, kh, kw, in], bias: [out]; y: [batch, height', width', out]
-// with height' = (height + 2 padding - kh) / stride + 1. Throws where the kernel is larger than the padded
-// image.
+// x: [batch, height, width, in], weight: [out, kh, kw, in], bias: [out] or undefined for none; y: [batch,
+// height', width', out] with height' = (height + 2 padding - kh) / stride + 1. Throws where the kernel is
+// larger than the padded image.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, int stride = 1, int padding = 0);
 
 // Square windows over x: [batch, height, width, channels].
 Tensor max_pool2d(const Tensor& x, int kernel, int stride, int padding = 0);
 Tensor avg_pool2d(const Tensor& x, int kernel, int stride, int padding = 0);
+
+// x: [batch, height, width, channels] to [batch, out_height, out_width, channels]; the windows are PyTorch's.
+Tensor adaptive_avg_pool2d(const Tensor& x, int out_height, int out_width);
+
+enum class Activation { none, relu };
+
+// What normalises channels: all [channels]. The running statistics are changed in place.
+struct BatchNormState {
+  Tensor weight, bias, running_mean, running_var;
+};
+
+// activation((x - mean) / sqrt(variance + 1e-5) * weight + bias [+ addend]) for each channel of x: [batch,
+// height, width, channels]; addend has the shape of x. In training the statistics are those of x over all but
+// the channel, and the running ones move towards them by 0.1 (with the unbiased variance); an empty batch
+// leaves them alone, and one value a channel is an error. Otherwise the running statistics normalise.
+Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training,
+                  Activation activation = Activation::none, const Tensor& addend = {});
+
+// Elements set to 0 with `probability`, in [0, 1), by (seed, step, index), and the others divided by 1 -
+// probability.
+Tensor dropout(const Tensor& x, float probability, uint64_t seed, uint64_t step);
+
+// Of two tensors of one shape.
+Tensor add(const Tensor& a, const Tensor& b);
 
 Tensor relu(const Tensor& x);
 Tensor sigmoid(const Tensor& x);

@@ -13,11 +13,11 @@ void initialise(const Module& module, Init init, uint64_t seed) {
     const Tensor& value = parameter.value;
     const DeviceGuard guard(value.device());
     const cudaStream_t stream = value.device().stream();
-    const float fan_in = static_cast<float>(parameter.fans.in);
-    const float fan_out = static_cast<float>(parameter.fans.out);
+    const float fan_in = static_cast<float>(parameter.start.fan_in);
+    const float fan_out = static_cast<float>(parameter.start.fan_out);
     ++sequence;
-    if (parameter.fans.in == 0) {
-      kernels::fill(value.data<float>(), 0.0f, value.size(), stream);
+    if (parameter.start.fan_in == 0) {
+      kernels::fill(value.data<float>(), parameter.start.constant, value.size(), stream);
     } else if (init == Init::xavier) {
       const float bound = std::sqrt(6.0f / (fan_in + fan_out));
       kernels::random_uniform(value.data<float>(), value.size(), -bound, bound, seed, sequence, stream);
@@ -25,6 +25,11 @@ void initialise(const Module& module, Init init, uint64_t seed) {
       const float stddev = init == Init::normal ? 0.01f : std::sqrt(2.0f / fan_in);
       kernels::random_normal(value.data<float>(), value.size(), 0.0f, stddev, seed, sequence, stream);
     }
+  }
+  for (const Buffer& buffer : module.named_buffers()) {
+    const Device device = buffer.value.device();
+    const DeviceGuard guard(device);
+    kernels::fill(buffer.value.data<float>(), buffer.start, buffer.value.size(), device.stream());
   }
 }
 

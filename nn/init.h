@@ -1,4 +1,4 @@
-// How weights start. Biases start as zeros everywhere.
+// How weights start. What has no fans starts as its constant: biases as zeros, the scales of a norm as ones.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ enum class Init {
   kaiming,  // N(0, 2 / fan_in), for ReLU (He et al., 2015)
 };
 
-// Fills every parameter of `module`. A value depends on the seed, the parameter's position and its index
-// alone.
+// Fills every parameter of `module`, and every buffer with its start. A value depends on the seed, the
+// parameter's position and its index alone.
 void initialise(const Module& module, Init init, uint64_t seed);
 
 }  // namespace lockstep::nn

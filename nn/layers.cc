@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "nn/functional.h"
+#include "kernels/check.h"
 
 namespace lockstep::nn {
 namespace {
@@ -28,19 +28,34 @@ std::string Linear::describe() const {
   return fmt::format("Linear({} -> {})", weight_.dim(1), weight_.dim(0));
 }
 
-Conv2d::Conv2d(int64_t in, int64_t out, int kernel, const Device& device, Window window)
+Conv2d::Conv2d(int64_t in, int64_t out, int kernel, const Device& device, Window window, Bias bias)
     : window_(window),
       weight_(add_parameter("weight", {out, kernel, kernel, in}, device,
                             {in * kernel * kernel, out * kernel * kernel})),
-      bias_(add_parameter("bias", {out}, device)) {}
+      bias_(bias == Bias::learned ? &add_parameter("bias", {out}, device) : nullptr) {}
 
 Tensor Conv2d::forward(const Tensor& x) {
-  return conv2d(x, weight_, bias_, window_.stride, window_.padding);
+  return conv2d(x, weight_, bias_ != nullptr ? *bias_ : Tensor(), window_.stride, window_.padding);
 }
 
 std::string Conv2d::describe() const {
-  return fmt::format("Conv2d({} -> {}, {}x{}{})", weight_.dim(3), weight_.dim(0), weight_.dim(1),
-                     weight_.dim(2), describe_window(window_, 1));
+  return fmt::format("Conv2d({} -> {}, {}x{}{}{})", weight_.dim(3), weight_.dim(0), weight_.dim(1),
+                     weight_.dim(2), describe_window(window_, 1), bias_ == nullptr ? ", no bias" : "");
+}
+
+BatchNorm2d::BatchNorm2d(int64_t channels, const Device& device, Activation activation)
+    : activation_(activation),
+      weight_(add_parameter("weight", {channels}, device, {.constant = 1})),
+      bias_(add_parameter("bias", {channels}, device)),
+      running_mean_(add_buffer("running_mean", {channels}, device, 0)),
+      running_var_(add_buffer("running_var", {channels}, device, 1)) {}
+
+Tensor BatchNorm2d::forward(const Tensor& x, const Tensor& addend) {
+  return batch_norm(x, {weight_, bias_, running_mean_, running_var_}, training(), activation_, addend);
+}
+
+std::string BatchNorm2d::describe() const {
+  return fmt::format("BatchNorm2d({}{})", weight_.dim(0), activation_ == Activation::relu ? ", ReLU" : "");
 }
 
 Tensor MaxPool2d::forward(const Tensor& x) {
@@ -57,6 +72,27 @@ Tensor AvgPool2d::forward(const Tensor& x) {
 
 std::string AvgPool2d::describe() const {
   return fmt::format("AvgPool2d({0}x{0}{1})", kernel_, describe_window(window_, kernel_));
+}
+
+Tensor AdaptiveAvgPool2d::forward(const Tensor& x) {
+  return adaptive_avg_pool2d(x, height_, width_);
+}
+
+std::string AdaptiveAvgPool2d::describe() const {
+  return fmt::format("AdaptiveAvgPool2d({}x{})", height_, width_);
+}
+
+Dropout::Dropout(float probability, uint64_t seed) : probability_(probability), seed_(seed) {
+  if (!(probability >= 0 && probability < 1))
+    throw Error(fmt::format("Dropout: probability {}: use at least 0 and less than 1", probability));
+}
+
+Tensor Dropout::forward(const Tensor& x) {
+  return training() ? dropout(x, probability_, seed_, step_++) : x;
+}
+
+std::string Dropout::describe() const {
+  return fmt::format("Dropout({})", probability_);
 }
 
 Tensor ReLU::forward(const Tensor& x) {

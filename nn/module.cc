@@ -3,32 +3,66 @@
 #include <fmt/format.h>
 
 #include "kernels/check.h"
+#include "kernels/elementwise.h"
 
 namespace lockstep::nn {
 
-Tensor& Module::add_parameter(const std::string& name, const Shape& shape, const Device& device, Fans fans) {
-  Tensor value = Tensor::zeros(shape, device);
+namespace {
+
+Tensor constant(const Shape& shape, const Device& device, float value) {
+  const DeviceGuard guard(device);
+  const Tensor tensor = Tensor::empty(shape, device);
+  kernels::fill(tensor.data<float>(), value, tensor.size(), device.stream());
+  return tensor;
+}
+
+}  // namespace
+
+Tensor& Module::add_parameter(const std::string& name, const Shape& shape, const Device& device,
+                              Start start) {
+  Tensor value = constant(shape, device, start.constant);
   value.set_requires_grad(true);
-  parameters_.push_back({name, std::move(value), fans});
+  parameters_.push_back({name, std::move(value), start});
   return parameters_.back().value;
+}
+
+Tensor Module::add_buffer(const std::string& name, const Shape& shape, const Device& device, float start) {
+  buffers_.push_back({name, constant(shape, device, start), start});
+  return buffers_.back().value;
 }
 
 void Module::add_child(const std::string& name, std::shared_ptr<Module> child) {
   for (const auto& [taken, module] : children_)
     if (taken == name) throw Error(fmt::format("two layers are named '{}': give one another name", name));
+  child->train(training_);
   children_.emplace_back(name, std::move(child));
 }
 
-void Module::collect(const std::string& prefix, std::vector<Parameter>& into) const {
-  for (const Parameter& parameter : parameters_)
-    into.push_back({prefix + parameter.name, parameter.value, parameter.fans});
-  for (const auto& [name, child] : children_) child->collect(prefix + name + ".", into);
+void Module::visit(const std::string& prefix,
+                   const std::function<void(const std::string&, const Module&)>& visitor) const {
+  visitor(prefix, *this);
+  for (const auto& [name, child] : children_) child->visit(prefix + name + ".", visitor);
 }
 
 std::vector<Parameter> Module::named_parameters() const {
   std::vector<Parameter> all;
-  collect("", all);
+  visit("", [&all](const std::string& prefix, const Module& module) {
+    for (const Parameter& own : module.parameters_) all.push_back({prefix + own.name, own.value, own.start});
+  });
   return all;
+}
+
+std::vector<Buffer> Module::named_buffers() const {
+  std::vector<Buffer> all;
+  visit("", [&all](const std::string& prefix, const Module& module) {
+    for (const Buffer& own : module.buffers_) all.push_back({prefix + own.name, own.value, own.start});
+  });
+  return all;
+}
+
+void Module::train(bool on) {
+  training_ = on;
+  for (const auto& [name, child] : children_) child->train(on);
 }
 
 std::vector<Tensor> Module::parameters() const {

@@ -1,8 +1,9 @@
-// A Module owns parameters and other modules and computes forward(). Its parameters have stable dotted names
-// ("conv1.weight"), the same on every device and for every number of replicas.
+// A Module owns parameters, buffers and other modules and computes forward(). Parameters and buffers have
+// stable dotted names ("conv1.weight"), the same on every device and for every number of replicas.
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,16 +13,24 @@
 
 namespace lockstep::nn {
 
-// What initialisation needs to know of a parameter beside its shape. A bias has no fans.
-struct Fans {
-  int64_t in = 0;   // inputs that one output sums over
-  int64_t out = 0;  // outputs that one input feeds
+// How a parameter starts: drawn at random by its fans (nn/init.h), or, without fans, as a constant.
+struct Start {
+  int64_t fan_in = 0;   // inputs that one output sums over
+  int64_t fan_out = 0;  // outputs that one input feeds
+  float constant = 0;
 };
 
 struct Parameter {
   std::string name;
   Tensor value;
-  Fans fans;
+  Start start;
+};
+
+// State that training changes but no gradient: running statistics.
+struct Buffer {
+  std::string name;
+  Tensor value;
+  float start;  // of all its elements
 };
 
 class Module {
@@ -43,21 +52,47 @@ class Module {
   // replica's copies, made by get_params). Throws, naming the parameter, where a shape differs.
   void set_parameters(const std::vector<Tensor>& values);
   int64_t parameter_count() const;
+  // All buffers, likewise. Writing into a buffer's tensor changes the module's.
+  std::vector<Buffer> named_buffers() const;
+
+  // Training (the start) or evaluation, for this module and all below it: batch norm and dropout differ.
+  void train(bool on = true);
+  void eval() { train(false); }
+  bool training() const { return training_; }
 
   // Child modules with their names, in order.
   const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& children() const { return children_; }
 
  protected:
-  // The returned reference stays valid, and follows set_parameters.
-  Tensor& add_parameter(const std::string& name, const Shape& shape, const Device& device, Fans fans = {});
+  // Starts as its constant. The returned reference stays valid, and follows set_parameters.
+  Tensor& add_parameter(const std::string& name, const Shape& shape, const Device& device, Start start = {});
+  Tensor add_buffer(const std::string& name, const Shape& shape, const Device& device, float start);
+  // The child takes over this module's mode.
   void add_child(const std::string& name, std::shared_ptr<Module> child);
 
  private:
-  void collect(const std::string& prefix, std::vector<Parameter>& into) const;
+  // Calls visit(prefix, module) for this module and all below it, in order.
+  void visit(const std::string& prefix,
+             const std::function<void(const std::string&, const Module&)>& visitor) const;
   size_t replace(const std::vector<Tensor>& values, size_t next);
 
   std::deque<Parameter> parameters_;  // a deque: references to its elements stay valid
+  std::vector<Buffer> buffers_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
+  bool training_ = true;
+};
+
+// While one lives, `module` evaluates; afterwards it is, with all below it, in the mode it had before.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(Module& module) : module_(module), before_(module.training()) { module_.eval(); }
+  ~EvaluationMode() { module_.train(before_); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  Module& module_;
+  bool before_;
 };
 
 // Runs its children one after the other.

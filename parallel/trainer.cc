@@ -128,6 +128,7 @@ Trainer::Report Trainer::report() {
 int64_t count_correct(nn::Module& model, const data::DeviceData& data, int64_t rows, int64_t batch_size,
                       const Device& device) {
   const NoGrad no_grad;
+  const nn::EvaluationMode evaluation(model);
   const DeviceGuard guard(device);
   const Tensor correct = Tensor::zeros({1}, device, DType::int32);
   for (int64_t begin = 0; begin < rows; begin += batch_size) {

@@ -72,6 +72,27 @@ TEST(Gradients, AvgPool2d) {
   check_gradients([](const auto& in) { return nn::avg_pool2d(in[0], 3, 2, 1); }, inputs);
 }
 
+TEST(Gradients, Conv2dWithoutABias) {
+  check_gradients([](const auto& in) { return nn::conv2d(in[0], in[1], Tensor(), 2, 1); },
+                  random_inputs({{2, 7, 9, 3}, {4, 3, 3, 3}}), {.elements = 40});
+}
+
+TEST(Gradients, AdaptiveAvgPool2d) {
+  const Inputs inputs = random_inputs({{2, 6, 7, 3}});
+  check_gradients([](const auto& in) { return nn::adaptive_avg_pool2d(in[0], 1, 1); }, inputs);
+  check_gradients([](const auto& in) { return nn::adaptive_avg_pool2d(in[0], 4, 9); }, inputs);
+}
+
+TEST(Gradients, Dropout) {
+  check_gradients([](const auto& in) { return nn::dropout(in[0], 0.4F, 7, 3); }, random_inputs({{6, 7}}));
+}
+
+TEST(Gradients, Add) {
+  check_gradients([](const auto& in) { return nn::add(in[0], in[1]); }, random_inputs({{3, 4}, {3, 4}}));
+  // The same tensor twice gets both gradients.
+  check_gradients([](const auto& in) { return nn::add(in[0], in[0]); }, random_inputs({{3, 4}}));
+}
+
 TEST(Gradients, ReLU) {
   check_gradients([](const auto& in) { return nn::relu(in[0]); }, random_inputs({{6, 7}}));
 }

@@ -30,6 +30,8 @@ const std::vector<Operation>& operations() {
        [](double, double) { return double{kFactor}; }, 0},
       {"add_into", [](auto a, auto out, auto n) { add_into(out, a, n, nullptr); },
        [](double a, double out) { return a + out; }, 1},
+      {"add in place", [](auto a, auto out, auto n) { add(a, out, out, n, nullptr); },
+       [](double a, double out) { return a + out; }, 1},
       {"scale", [](auto, auto out, auto n) { scale(out, kFactor, n, nullptr); },
        [](double, double out) { return out * kFactor; }, 1},
       {"relu_forward", [](auto a, auto out, auto n) { relu_forward(a, out, n, nullptr); },

@@ -100,5 +100,38 @@ TEST(RandomNormal, IsBoxMullerOfPairsOfWords) {
   }
 }
 
+TEST(Dropout, KeepsAndScalesTheElementsWhoseWordIsHighEnough) {
+  constexpr float kProbability = 0.3f;
+  for (const int64_t n : {0, 1, 3, 31, 32, 33, 100003}) {
+    SCOPED_TRACE("n " + std::to_string(n));
+    const std::vector<float> x = random_floats(static_cast<size_t>(n), 1, 2);
+    in_both_forms([&] {
+      const DeviceBuffer<float> input(x, 1), output(std::vector<float>(static_cast<size_t>(n), kNaN), 3);
+      dropout(input.data(), output.data(), n, kProbability, kFillSeed, kSequence, nullptr);
+      const std::vector<float> got = output.to_host();
+      int64_t dropped = 0;
+      for (int64_t i = 0; i < n; ++i) {
+        const bool keep = word(i) * 0x1p-32 >= static_cast<double>(kProbability);
+        dropped += !keep;
+        // 1 - p, its quotient and the product are rounded.
+        expect_near(got[i], keep ? x[i] / (1 - static_cast<double>(kProbability)) : 0.0, 3 * kUnit * 3,
+                    "element " + std::to_string(i));
+        if (HasFailure()) return;
+      }
+      // Five standard errors of a share.
+      if (n > 1000) {
+        EXPECT_NEAR(static_cast<double>(dropped) / n, 0.3, 5 * std::sqrt(0.3 * 0.7 / n));
+      }
+    });
+  }
+}
+
+TEST(Dropout, OfProbabilityZeroKeepsEverything) {
+  const std::vector<float> x = random_floats(1000, -1, 1);
+  const DeviceBuffer<float> values(x, 1);
+  dropout(values.data(), values.data(), 1000, 0.0f, kFillSeed, kSequence, nullptr);
+  expect_same(values.to_host(), x);
+}
+
 }  // namespace
 }  // namespace lockstep::kernels

@@ -43,6 +43,34 @@ TEST(Module, NamesParametersByTheirPath) {
   EXPECT_EQ(outer.named_parameters()[0].name, "block.1.weight");
 }
 
+TEST(Module, NamesBuffersApartFromParameters) {
+  auto inner = std::make_shared<Sequential>();
+  inner->add(std::make_shared<ReLU>()).add(std::make_shared<BatchNorm2d>(3, device()));
+  Sequential outer;
+  outer.add("block", inner);
+  std::vector<std::string> names;
+  for (const Buffer& buffer : outer.named_buffers()) names.push_back(buffer.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"block.1.running_mean", "block.1.running_var"}));
+  EXPECT_EQ(outer.parameter_count(), 6);
+}
+
+TEST(Module, PassesItsModeOnToAllBelow) {
+  auto late = std::make_shared<ReLU>();
+  auto leaf = std::make_shared<ReLU>();
+  auto inner = std::make_shared<Sequential>();
+  inner->add(leaf);
+  Sequential outer;
+  outer.add("block", inner);
+  EXPECT_TRUE(leaf->training());
+  outer.eval();
+  EXPECT_FALSE(leaf->training());
+  inner->add(late);
+  EXPECT_FALSE(late->training());
+  outer.train();
+  EXPECT_TRUE(leaf->training());
+  EXPECT_TRUE(late->training());
+}
+
 TEST(Module, RefusesTwoLayersOfOneName) {
   Sequential net;
   net.add("a", std::make_shared<ReLU>());
@@ -104,6 +132,23 @@ TEST(Init, DependsOnTheSeedAlone) {
   };
   EXPECT_EQ(values(devices[0], 1), values(devices[1], 1));
   EXPECT_NE(values(devices[0], 1), values(devices[0], 2));
+}
+
+TEST(Init, StartsNormsAsOnesAndForgetsRunningStatistics) {
+  BatchNorm2d norm(2, device());
+  const auto values = [&] {
+    std::vector<std::vector<float>> all;
+    for (const Parameter& parameter : norm.named_parameters())
+      all.push_back(parameter.value.to_host<float>());
+    for (const Buffer& buffer : norm.named_buffers()) all.push_back(buffer.value.to_host<float>());
+    return all;
+  };
+  const std::vector<std::vector<float>> start{{1, 1}, {0, 0}, {0, 0}, {1, 1}};
+  EXPECT_EQ(values(), start);
+  norm.forward(Tensor::from_host<float>({1, 2, 3, 4}, {2, 1, 1, 2}, device()));
+  EXPECT_NE(values(), start);
+  initialise(norm, Init::kaiming, 1);
+  EXPECT_EQ(values(), start);
 }
 
 TEST(Schedule, RisesInTheWarmUpAndFallsToZero) {

@@ -15,6 +15,7 @@
 #include "nn/adam.h"
 #include "nn/functional.h"
 #include "nn/init.h"
+#include "nn/layers.h"
 #include "nn/models/lenet.h"
 #include "nn/sgd.h"
 #include "parallel/replicas.h"
@@ -262,6 +263,17 @@ TEST(CountCorrect, CountsEveryRowOnce) {
       count_correct(*training.trainer.replicas()[0], training.data[0], kRows, kRows, training.devices[0]),
       right);
   EXPECT_LE(right, kRows);
+}
+
+TEST(CountCorrect, EvaluatesWhateverTheModelsMode) {
+  const std::vector<Device> devices = make_devices(1);
+  const std::vector<data::DeviceData> data = random_data(devices);
+  nn::Sequential net;
+  net.add(std::make_shared<nn::BatchNorm2d>(1, devices[0]));
+  net.add(std::make_shared<nn::Flatten>()).add(std::make_shared<nn::Linear>(784, 10, devices[0]));
+  count_correct(net, data[0], kRows, 8, devices[0]);
+  EXPECT_EQ(net.named_buffers()[0].value.item(), 0.0F);  // the running mean, which training would move
+  EXPECT_TRUE(net.training());
 }
 
 }  // namespace

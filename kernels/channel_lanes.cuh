@@ -1,5 +1,6 @@
-// The loops and vector types of pooling. Neighbouring channels are neighbours in memory, so a GPU gives each
-// (column, channel) of a row a thread, and the CPU's one thread takes a vector of channels at a time.
+// Loops over neighbouring channels, which are neighbours in memory: a GPU gives each a thread, and the CPU's
+// one thread takes a vector of them at a time. First channel by channel along a row (pooling, normalising),
+// then sums over rows, one a channel, that add in the same order on both machines.
 #pragma once
 
 #include <cstdint>
@@ -91,6 +92,72 @@ __device__ void for_each_channel(int columns, int channels, F f) {
       each(ChannelLanes<1>{}, 0);
     }
   }
+}
+
+// Sums over rows: a block has a tile of neighbouring channels. Row r goes to partial sum r % 8, and the eight
+// are added in turn. Each warp of a GPU block has one of them, for 32 channels; the CPU's one thread has all
+// eight, for a vector of channels.
+inline constexpr int kRowSums = 8;
+inline constexpr int kTileThreads = 32 * kRowSums;
+inline constexpr int kTileChannels = kOnGpu ? 32 : 64;
+
+// Calls f(lanes, channel, writes), lanes a ChannelLanes, so that every one of the `width` channels from
+// `first` on is handled. All threads of the block call f equally often, so f may call sum_rows; `writes` is
+// true in the one thread that stores what f computed for the channel. The last vector overlaps its
+// predecessor.
+template <int kThreads, typename F>
+__device__ void for_each_channel_in_tile(int first, int width, F f) {
+  if constexpr (kThreads > 1) {
+    static_assert(kThreads == kTileThreads);
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    for (int begin = 0; begin < width; begin += 32) {
+      const bool present = begin + lane < width;
+      f(ChannelLanes<1>{}, first + (present ? begin + lane : width - 1), present && threadIdx.x < 32);
+    }
+  } else {
+    const auto each = [&](auto lanes) {
+      constexpr int kStep = decltype(lanes)::kChannels;
+      for (int c = 0; c < width; c += kStep) f(lanes, first + (c + kStep <= width ? c : width - kStep), true);
+    };
+    constexpr int kMiddle = kVectorLanes < 8 ? kVectorLanes : 8;
+    if (width >= kVectorLanes)
+      each(ChannelLanes<kVectorLanes>{});
+    else if (width >= kMiddle)
+      each(ChannelLanes<kMiddle>{});
+    else if (width >= 4)
+      each(ChannelLanes<4>{});
+    else
+      each(ChannelLanes<1>{});
+  }
+}
+
+// The sum of f(row) over [0, rows), a value a channel, in every thread of the block. Inside
+// for_each_channel_in_tile only.
+template <int kThreads, typename Lanes, typename F>
+__device__ typename Lanes::Floats sum_rows(int64_t rows, F f) {
+  typename Lanes::Floats total = {};
+  if constexpr (kThreads == 1) {
+    typename Lanes::Floats sum[kRowSums] = {};
+    int64_t row = 0;
+    for (; row + kRowSums <= rows; row += kRowSums) {
+      LOCKSTEP_UNROLL
+      for (int j = 0; j < kRowSums; ++j) sum[j] += f(row + j);
+    }
+    LOCKSTEP_UNROLL
+    for (int j = 0; j < kRowSums; ++j)
+      if (row + j < rows) sum[j] += f(row + j);
+    LOCKSTEP_UNROLL
+    for (int j = 0; j < kRowSums; ++j) total += sum[j];
+  } else {
+    __shared__ float sum[kThreads];
+    float own = 0.0f;
+    for (int64_t row = threadIdx.x / 32; row < rows; row += kRowSums) own += f(row);
+    __syncthreads();  // an earlier sum may still be read
+    sum[threadIdx.x] = own;
+    __syncthreads();
+    for (int j = 0; j < kRowSums; ++j) total += sum[j * 32 + threadIdx.x % 32];
+  }
+  return total;
 }
 
 }  // namespace lockstep::kernels

@@ -1,0 +1,105 @@
+// Adaptive average pooling: every output sums its window; backward, every input gathers from the outputs that
+// see it. Both intervals have the same form with the roles of the two sizes exchanged.
+#include "kernels/adaptive_pool.h"
+
+#include <algorithm>
+
+#include "kernels/channel_lanes.cuh"
+#include "kernels/launch.cuh"
+
+namespace lockstep::kernels {
+
+namespace {
+
+struct Range {
+  int begin, end;
+};
+
+}  // namespace
+
+// The indices of an axis of `to` that overlap index i of an axis of `from`, both spanning the same length.
+__device__ inline Range overlapping(int i, int from, int to) {
+  const int64_t begin = static_cast<int64_t>(i) * to;
+  return {static_cast<int>(begin / from), static_cast<int>((begin + to + from - 1) / from)};
+}
+
+// Blocks handle `block_rows` rows of outputs, counted through all images.
+template <int kThreads>
+__global__ void adaptive_avg_pool2d_forward_kernel(AdaptivePool2dShape s, int64_t rows, int block_rows,
+                                                   const float* __restrict__ x, float* __restrict__ y) {
+  const int64_t first_row = static_cast<int64_t>(blockIdx.x) * block_rows;
+  const int64_t last_row = first_row + block_rows < rows ? first_row + block_rows : rows;
+  const int64_t row_size = static_cast<int64_t>(s.width) * s.channels;
+  for (int64_t row = first_row; row < last_row; ++row) {
+    const Range h = overlapping(static_cast<int>(row % s.out_height), s.out_height, s.height);
+    const float* image = x + row / s.out_height * s.height * row_size;
+    float* y_row = y + row * s.out_width * s.channels;
+    for_each_channel<kThreads, false>(s.out_width, s.channels, [=](auto lanes, int column, int channel) {
+      using Lanes = decltype(lanes);
+      const Range w = overlapping(column, s.out_width, s.width);
+      typename Lanes::Floats sum = {};
+      for (int r = h.begin; r < h.end; ++r)
+        for (int c = w.begin; c < w.end; ++c)
+          sum += Lanes::load(image + r * row_size + c * s.channels + channel);
+      const float factor = 1.0f / static_cast<float>((h.end - h.begin) * (w.end - w.begin));
+      Lanes::store(y_row + column * s.channels + channel, sum * factor);
+    });
+  }
+}
+
+// Rows are rows of inputs.
+template <int kThreads>
+__global__ void adaptive_avg_pool2d_backward_kernel(AdaptivePool2dShape s, int64_t rows, int block_rows,
+                                                    const float* __restrict__ dy, float* __restrict__ dx) {
+  const int64_t first_row = static_cast<int64_t>(blockIdx.x) * block_rows;
+  const int64_t last_row = first_row + block_rows < rows ? first_row + block_rows : rows;
+  const int64_t out_row_size = static_cast<int64_t>(s.out_width) * s.channels;
+  for (int64_t row = first_row; row < last_row; ++row) {
+    const Range h = overlapping(static_cast<int>(row % s.height), s.height, s.out_height);
+    const float* image = dy + row / s.height * s.out_height * out_row_size;
+    float* dx_row = dx + row * s.width * s.channels;
+    for_each_channel<kThreads, false>(s.width, s.channels, [=](auto lanes, int column, int channel) {
+      using Lanes = decltype(lanes);
+      const Range w = overlapping(column, s.width, s.out_width);
+      typename Lanes::Floats sum = {};
+      for (int r = h.begin; r < h.end; ++r) {
+        const Range rows_seen = overlapping(r, s.out_height, s.height);
+        for (int c = w.begin; c < w.end; ++c) {
+          const Range columns_seen = overlapping(c, s.out_width, s.width);
+          const int window = (rows_seen.end - rows_seen.begin) * (columns_seen.end - columns_seen.begin);
+          sum += Lanes::load(image + r * out_row_size + c * s.channels + channel) *
+                 (1.0f / static_cast<float>(window));
+        }
+      }
+      Lanes::store(dx_row + column * s.channels + channel, sum);
+    });
+  }
+}
+
+namespace {
+
+template <typename Kernels>
+void launch_rows(Kernels kernels, const AdaptivePool2dShape& shape, int64_t rows, int64_t row_size,
+                 LaunchStream stream, const float* from, float* to) {
+  if (rows == 0 || row_size == 0) return;
+  const int64_t block_rows = kOnGpu ? 1 : std::max<int64_t>(1, 4096 / row_size);
+  launch_blocks<128>(kernels, dim3(static_cast<unsigned>((rows + block_rows - 1) / block_rows)), stream,
+                     shape, rows, static_cast<int>(block_rows), from, to);
+}
+
+}  // namespace
+
+void adaptive_avg_pool2d_forward(const AdaptivePool2dShape& shape, const float* x, float* y,
+                                 cudaStream_t stream) {
+  launch_rows(LOCKSTEP_BLOCK_KERNEL(adaptive_avg_pool2d_forward_kernel), shape,
+              shape.batch * shape.out_height, static_cast<int64_t>(shape.out_width) * shape.channels, stream,
+              x, y);
+}
+
+void adaptive_avg_pool2d_backward(const AdaptivePool2dShape& shape, const float* dy, float* dx,
+                                  cudaStream_t stream) {
+  launch_rows(LOCKSTEP_BLOCK_KERNEL(adaptive_avg_pool2d_backward_kernel), shape, shape.batch * shape.height,
+              static_cast<int64_t>(shape.width) * shape.channels, stream, dy, dx);
+}
+
+}  // namespace lockstep::kernels
