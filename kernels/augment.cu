@@ -1,5 +1,5 @@
-// Augmentation: a block takes an image. Every thread draws the image's numbers for itself, which is cheaper
-// than sharing them, and looks up where each of its output pixels comes from.
+// Augmentation: a block takes an image, a warp a line of it. Every thread draws the image's numbers for
+// itself, which is cheaper than sharing them.
 #include "kernels/augment.h"
 
 #include <string>
@@ -19,12 +19,31 @@ __device__ inline int below(uint32_t word, int n) {
   return static_cast<int>((static_cast<uint64_t>(word) * static_cast<uint64_t>(n)) >> 32);
 }
 
+struct Span {
+  int begin, end;
+};
+
+// A line of the output: the columns in `inside` come from source[start + kStep * column], others are black,
+// and those in `hole` are 0. This thread's part: every kColumns-th, `first` being its first. Where a pixel
+// comes from is a matter of the loop, not of the pixel, so that a CPU can load and store vectors.
+template <int kColumns, int kStep>
+__device__ inline void write_line(const uint8_t* __restrict__ source, int start, Span inside, Span hole,
+                                  int width, int first, ByteNormalisation normalise,
+                                  float* __restrict__ target) {
+  const auto put = [=](int column, uint8_t byte) {
+    const float value = normalise(byte);
+    target[column] = column >= hole.begin && column < hole.end ? 0.0f : value;
+  };
+  for (int c = first; c < inside.begin; c += kColumns) put(c, 0);
+  for (int c = inside.begin + first; c < inside.end; c += kColumns) put(c, source[start + kStep * c]);
+  for (int c = inside.end + first; c < width; c += kColumns) put(c, 0);
+}
+
 template <int kThreads>
 __global__ void augment_batch_kernel(const uint8_t* __restrict__ images, const uint8_t* __restrict__ labels,
                                      const int32_t* __restrict__ order, int64_t rows, int height, int width,
                                      ByteNormalisation normalise, Augmentation augmentation, uint64_t seed,
                                      uint64_t sequence, float* __restrict__ x, int32_t* __restrict__ y) {
-  // A warp takes a line of pixels at a time.
   constexpr int kColumns = kThreads < 32 ? kThreads : 32;
   int first_line = 0, first_column = 0;
   if constexpr (kThreads > 1) {
@@ -38,25 +57,26 @@ __global__ void augment_batch_kernel(const uint8_t* __restrict__ images, const u
     const int down = below(shift.word[0], 2 * augmentation.padding + 1) - augmentation.padding;
     const int right = below(shift.word[1], 2 * augmentation.padding + 1) - augmentation.padding;
     const bool mirrored = augmentation.flip && shift.word[2] >> 31 != 0;
-    const int step = mirrored ? -1 : 1;
-    const int start = mirrored ? width - 1 + right : right;
     const int top = below(hole.word[0], height) - augmentation.cutout / 2;
     const int left = below(hole.word[1], width) - augmentation.cutout / 2;
+    const int ahead = mirrored ? -right : right;  // of its place a column reads, before it is mirrored
+    const Span columns_inside{ahead < 0 ? -ahead : 0, ahead < 0 ? width : width - ahead};
 
     const uint8_t* image = images + picked * height * width;
     float* target = x + row * height * width;
     for (int line = first_line; line < height; line += kThreads / kColumns) {
-      const int from_line = line + down;
-      const bool line_inside = from_line >= 0 && from_line < height;
-      const bool line_in_hole = line >= top && line < top + augmentation.cutout;
-      const uint8_t* source = image + (line_inside ? from_line * width : 0);
-      for (int column = first_column; column < width; column += kColumns) {
-        const int from = start + step * column;
-        const bool inside = line_inside && from >= 0 && from < width;
-        const bool in_hole = line_in_hole && column >= left && column < left + augmentation.cutout;
-        const uint8_t byte = inside ? source[from] : uint8_t{0};
-        target[line * width + column] = in_hole ? 0.0f : normalise(byte);
-      }
+      const int from = line + down;
+      const bool inside = from >= 0 && from < height;
+      const uint8_t* source = image + (inside ? from * width : 0);
+      const Span from_image = inside ? columns_inside : Span{0, 0};
+      const bool cut = line >= top && line < top + augmentation.cutout;
+      const Span zero = cut ? Span{left, left + augmentation.cutout} : Span{0, 0};
+      if (mirrored)
+        write_line<kColumns, -1>(source, width - 1 + right, from_image, zero, width, first_column, normalise,
+                                 target + line * width);
+      else
+        write_line<kColumns, 1>(source, right, from_image, zero, width, first_column, normalise,
+                                target + line * width);
     }
     if (is_block_leader<kThreads>()) y[row] = labels[picked];
   }
