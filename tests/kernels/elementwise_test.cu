@@ -2,6 +2,7 @@
 // values.
 #include "kernels/elementwise.h"
 
+#include <algorithm>
 #include <functional>
 #include <string>
 
