@@ -38,7 +38,7 @@ class DeviceBuffer {
     LOCKSTEP_CUDA(cudaDeviceSynchronize());
     LOCKSTEP_CUDA(cudaMemcpy(all.data(), block_, all.size() * sizeof(T), cudaMemcpyDeviceToHost));
     T guard;
-    std::memset(&guard, kGuardByte, sizeof(T));
+    std::memset(static_cast<void*>(&guard), kGuardByte, sizeof(T));
     for (size_t i = 0; i < front_; ++i)
       EXPECT_EQ(std::memcmp(&all[i], &guard, sizeof(T)), 0)
           << "written " << front_ - i << " before the array";
