@@ -99,6 +99,7 @@ void accumulate(Tensor& sum, const Tensor& term) {
 
 // A leaf's gradient that somebody set (a range of an arena, say) is added to where it lies.
 void accumulate_leaf(TensorState& leaf, const Tensor& term) {
+  leaf.gradient_written = true;
   if (leaf.gradient.defined()) {
     const DeviceGuard guard(leaf.gradient.device());
     kernels::add_into(leaf.gradient.data<float>(), term.data<float>(), term.size(), term.device().stream());

@@ -246,6 +246,11 @@ void Tensor::set_grad(const Tensor& gradient) const {
                             gradient.device().index(), device().index()));
   (void)state();
   state_->gradient = gradient;
+  state_->gradient_written = false;
+}
+
+bool Tensor::grad_written() const {
+  return state().gradient_written;
 }
 
 }  // namespace lockstep

@@ -82,6 +82,8 @@ class Tensor {
   Tensor grad() const;
   // Sets or (undefined) drops the gradient; the next backward adds to what is set.
   void set_grad(const Tensor& gradient) const;
+  // True where backward() has added to the gradient since it was set: a parameter that was not used has none.
+  bool grad_written() const;
 
  private:
   friend struct TensorState;

@@ -26,6 +26,7 @@ struct TensorState {
   bool requires_grad = false;
   std::shared_ptr<Node> producer = nullptr;  // the operation that made it; null for leaves
   Tensor gradient = {};                      // of leaves
+  bool gradient_written = false;             // by backward, since it was set
 
   static Tensor wrap(TensorState state) { return Tensor(std::make_shared<TensorState>(std::move(state))); }
   static const std::shared_ptr<TensorState>& of(const Tensor& tensor) { return tensor.state_; }

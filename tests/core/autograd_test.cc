@@ -85,6 +85,16 @@ TEST(Autograd, AddsIntoAGradientThatWasSet) {
   EXPECT_EQ(arena.to_host<float>(), (std::vector<float>{0, 0, 3, 3}));
 }
 
+TEST(Autograd, TellsAGradientThatWasWrittenFromOneThatWasOnlySet) {
+  const Tensor used = leaf({3}), unused = leaf({4});
+  for (const Tensor& x : {used, unused}) x.set_grad(Tensor::zeros({1}, device()));
+  backward(scaled(used, 0));  // a gradient of zeros is one
+  EXPECT_TRUE(used.grad_written());
+  EXPECT_FALSE(unused.grad_written());
+  used.set_grad(used.grad());
+  EXPECT_FALSE(used.grad_written());
+}
+
 TEST(Autograd, ReshapeIsTransparent) {
   const Tensor x = leaf({1, 2, 3, 4});
   backward(scaled(x, 3).reshape({2, 2}), Tensor::from_host<float>({1, 2, 3, 4}, {2, 2}, device()));
