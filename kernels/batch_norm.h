@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace lockstep::kernels {
 
@@ -24,7 +25,7 @@ struct BatchNormSettings {
   float epsilon = 1e-5f;
 };
 
-// Bytes of scratch memory for batch_norm_statistics and batch_norm_backward.
+// Bytes of scratch memory for the statistics and for the sums of the backward pass.
 size_t batch_norm_workspace_bytes(const BatchNormShape& shape);
 
 // mean[c], inverse_stddev[c] = 1 / sqrt(variance + epsilon) with the biased variance, and both running
@@ -54,5 +55,40 @@ void batch_norm_backward(const BatchNormShape& shape, BatchNormMode mode, const 
                          const float* dy, const float* mean, const float* inverse_stddev, const float* gamma,
                          float* dx, float* daddend, float* dgamma, float* dbeta, void* workspace,
                          cudaStream_t stream);
+
+// The same in parts, for a batch whose rows lie in shards on several devices: each makes the statistics of
+// its rows, all are merged; each makes its sums of gradients, all are added up; each makes its dx from them.
+// With one shard the results are bitwise those of the functions above.
+
+// statistics: [2][channels], the mean of the shard and the sum of squared distances from it; zeros without
+// rows.
+void batch_norm_shard_statistics(const BatchNormShape& shape, const float* x, float* statistics,
+                                 void* workspace, cudaStream_t stream);
+
+// What batch_norm_statistics gives for all shards together, from `statistics`: [shards][2][channels]. Shard s
+// has rows[s] rows, and is passed over where that is 0; at most 64 have any. Chan's formula, in the order of
+// the shards.
+void batch_norm_merge_statistics(int channels, const BatchNormSettings& settings,
+                                 const std::vector<int64_t>& rows, const float* statistics, float* mean,
+                                 float* inverse_stddev, float* running_mean, float* running_variance,
+                                 cudaStream_t stream);
+
+// dgamma and dbeta of a shard; both 0 without rows.
+void batch_norm_gradient_sums(const BatchNormShape& shape, const float* x, const float* y, const float* dy,
+                              const float* mean, const float* inverse_stddev, float* dgamma, float* dbeta,
+                              void* workspace, cudaStream_t stream);
+
+// dx and daddend of a shard from the sums of dgamma and dbeta over all shards, which have `rows_of_all` rows.
+void batch_norm_input_gradient(const BatchNormShape& shape, BatchNormMode mode, int64_t rows_of_all,
+                               const float* x, const float* y, const float* dy, const float* mean,
+                               const float* inverse_stddev, const float* gamma, const float* dgamma,
+                               const float* dbeta, float* dx, float* daddend, cudaStream_t stream);
+
+// One mean and variance from those of replicas that saw rows[r] rows each, `statistics`: [replicas][2]
+// [channels], a mean and a variance: with w[r] = rows[r] / sum of rows, mean = sum w[r] mean[r] and variance
+// = sum w[r] (variance[r] + (mean[r] - mean)^2). Equal ones stay as they are, bit for bit; without any rows
+// nothing is written. At most 64 replicas may have rows.
+void batch_norm_combine_running(int channels, const std::vector<int64_t>& rows, const float* statistics,
+                                float* mean, float* variance, cudaStream_t stream);
 
 }  // namespace lockstep::kernels
