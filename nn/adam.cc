@@ -4,9 +4,9 @@ namespace lockstep::nn {
 
 Adam::Adam(std::vector<Tensor> parameters, const kernels::AdamSettings& settings, DecayOn decay_on)
     : Optimizer(std::move(parameters), decay_on),
-      first_moments_(zeros()),
-      second_moments_(zeros()),
-      steps_(first_moments_.size(), 0),
+      first_moments_(add_tensors("first_moment")),
+      second_moments_(add_tensors("second_moment")),
+      steps_(add_counts("steps")),
       settings_(settings) {}
 
 void Adam::update(size_t index, const Tensor& weights, const Tensor& gradient, const Update& how) {

@@ -18,8 +18,8 @@ class Adam : public Optimizer {
  private:
   void update(size_t index, const Tensor& weights, const Tensor& gradient, const Update& how) override;
 
-  std::vector<Tensor> first_moments_, second_moments_;
-  std::vector<int64_t> steps_;  // of each parameter: one without a gradient does not step
+  const std::vector<Tensor>&first_moments_, &second_moments_;
+  std::vector<int64_t>& steps_;  // of each parameter: one without a gradient does not step
   kernels::AdamSettings settings_;
 };
 

@@ -82,13 +82,14 @@ std::string AdaptiveAvgPool2d::describe() const {
   return fmt::format("AdaptiveAvgPool2d({}x{})", height_, width_);
 }
 
-Dropout::Dropout(float probability, uint64_t seed) : probability_(probability), seed_(seed) {
+Dropout::Dropout(float probability, uint64_t seed)
+    : probability_(probability), seed_(seed), step_(add_counter("step")) {
   if (!(probability >= 0 && probability < 1))
     throw Error(fmt::format("Dropout: probability {}: use at least 0 and less than 1", probability));
 }
 
 Tensor Dropout::forward(const Tensor& x) {
-  return training() ? dropout(x, probability_, seed_, step_++) : x;
+  return training() ? dropout(x, probability_, seed_, static_cast<uint64_t>(step_++)) : x;
 }
 
 std::string Dropout::describe() const {

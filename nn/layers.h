@@ -101,7 +101,7 @@ class Dropout : public Module {
  private:
   float probability_;
   uint64_t seed_;
-  uint64_t step_ = 0;
+  int64_t& step_;
 };
 
 class Identity : public Module {

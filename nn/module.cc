@@ -31,6 +31,11 @@ Tensor Module::add_buffer(const std::string& name, const Shape& shape, const Dev
   return buffers_.back().value;
 }
 
+int64_t& Module::add_counter(const std::string& name) {
+  counters_.push_back({name, std::make_shared<int64_t>(0)});
+  return *counters_.back().value;
+}
+
 void Module::add_child(const std::string& name, std::shared_ptr<Module> child) {
   for (const auto& [taken, module] : children_)
     if (taken == name) throw Error(fmt::format("two layers are named '{}': give one another name", name));
@@ -56,6 +61,14 @@ std::vector<Buffer> Module::named_buffers() const {
   std::vector<Buffer> all;
   visit("", [&all](const std::string& prefix, const Module& module) {
     for (const Buffer& own : module.buffers_) all.push_back({prefix + own.name, own.value, own.start});
+  });
+  return all;
+}
+
+std::vector<Counter> Module::named_counters() const {
+  std::vector<Counter> all;
+  visit("", [&all](const std::string& prefix, const Module& module) {
+    for (const Counter& own : module.counters_) all.push_back({prefix + own.name, own.value});
   });
   return all;
 }

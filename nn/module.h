@@ -33,6 +33,12 @@ struct Buffer {
   float start;  // of all its elements
 };
 
+// A number on the host that training changes: how often a dropout has drawn.
+struct Counter {
+  std::string name;
+  std::shared_ptr<int64_t> value;
+};
+
 class Module {
  public:
   Module() = default;
@@ -54,6 +60,8 @@ class Module {
   int64_t parameter_count() const;
   // All buffers, likewise. Writing into a buffer's tensor changes the module's.
   std::vector<Buffer> named_buffers() const;
+  // All counters, likewise.
+  std::vector<Counter> named_counters() const;
 
   // Training (the start) or evaluation, for this module and all below it: batch norm and dropout differ.
   void train(bool on = true);
@@ -67,6 +75,8 @@ class Module {
   // Starts as its constant. The returned reference stays valid, and follows set_parameters.
   Tensor& add_parameter(const std::string& name, const Shape& shape, const Device& device, Start start = {});
   Tensor add_buffer(const std::string& name, const Shape& shape, const Device& device, float start);
+  // Starts as 0. The returned reference stays valid.
+  int64_t& add_counter(const std::string& name);
   // The child takes over this module's mode.
   void add_child(const std::string& name, std::shared_ptr<Module> child);
 
@@ -78,6 +88,7 @@ class Module {
 
   std::deque<Parameter> parameters_;  // a deque: references to its elements stay valid
   std::vector<Buffer> buffers_;
+  std::vector<Counter> counters_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
   bool training_ = true;
 };

@@ -1,6 +1,9 @@
 #include "nn/optimizer.h"
 
+#include <fmt/format.h>
+
 #include "kernels/check.h"
+#include "nn/state_dict.h"
 
 namespace lockstep::nn {
 
@@ -18,11 +21,36 @@ void Optimizer::step(float learning_rate, float gradient_scale) {
   }
 }
 
-std::vector<Tensor> Optimizer::zeros() const {
-  std::vector<Tensor> result;
+std::vector<Tensor>& Optimizer::add_tensors(const std::string& what) {
+  std::vector<Tensor> zeros;
   for (const Tensor& parameter : parameters_)
-    result.push_back(Tensor::zeros(parameter.shape(), parameter.device()));
-  return result;
+    zeros.push_back(Tensor::zeros(parameter.shape(), parameter.device()));
+  return tensors_.emplace_back(what, std::move(zeros)).second;
+}
+
+std::vector<int64_t>& Optimizer::add_counts(const std::string& what) {
+  return counts_.emplace_back(what, std::vector<int64_t>(parameters_.size(), 0)).second;
+}
+
+std::vector<StateEntry> Optimizer::entries(const std::vector<std::string>& names) {
+  if (names.size() != parameters_.size())
+    throw Error(
+        fmt::format("the optimizer's state: {} names for {} parameters", names.size(), parameters_.size()));
+  std::vector<StateEntry> entries;
+  for (size_t i = 0; i < names.size(); ++i) {
+    for (auto& [what, tensors] : tensors_) entries.push_back({names[i] + "." + what, tensors[i]});
+    for (auto& [what, counts] : counts_) entries.push_back({names[i] + "." + what, &counts[i]});
+  }
+  return entries;
+}
+
+std::vector<data::HostTensor> Optimizer::state(const std::vector<std::string>& names) {
+  return save_entries(entries(names));
+}
+
+void Optimizer::load_state(const std::vector<std::string>& names,
+                           const std::vector<data::HostTensor>& tensors, const std::string& file) {
+  load_entries(entries(names), tensors, file, "the optimizer");
 }
 
 Tensor gradient_arena(const std::vector<Tensor>& parameters) {

@@ -2,13 +2,18 @@
 // optimizer adds the update of one parameter (nn/sgd.h, nn/adam.h).
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/tensor.h"
+#include "nn/data/safetensors.h"
 
 namespace lockstep::nn {
+
+struct StateEntry;  // nn/state_dict.h
 
 // What weight decay pulls towards 0. `weights` leaves parameters of rank 1 alone: biases, and the scale and
 // shift of batch norm.
@@ -24,6 +29,14 @@ class Optimizer {
   // whole batch where the loss was a sum.
   void step(float learning_rate, float gradient_scale = 1.0f);
 
+  // What it remembers between steps, on the host, as "fc1.weight.velocity": names[i] is that of parameter i
+  // (parameter_names in nn/state_dict.h). Loading it into an optimizer of the same kind over the same shapes
+  // gives one that goes on bit for bit as this one; where it does not fit, load_state throws as
+  // load_state_dict does. Waits for the device.
+  std::vector<data::HostTensor> state(const std::vector<std::string>& names);
+  void load_state(const std::vector<std::string>& names, const std::vector<data::HostTensor>& tensors,
+                  const std::string& file);
+
  protected:
   Optimizer(std::vector<Tensor> parameters, DecayOn decay_on);
 
@@ -34,12 +47,18 @@ class Optimizer {
   };
   // Updates parameter `index`, which has a gradient, on its device's stream.
   virtual void update(size_t index, const Tensor& weights, const Tensor& gradient, const Update& how) = 0;
-  // A tensor of zeros for each parameter, of its shape and on its device.
-  std::vector<Tensor> zeros() const;
+  // Memory between steps: a tensor of zeros for each parameter, of its shape and on its device; a number for
+  // each, at first 0. References stay valid.
+  std::vector<Tensor>& add_tensors(const std::string& what);
+  std::vector<int64_t>& add_counts(const std::string& what);
 
  private:
+  std::vector<StateEntry> entries(const std::vector<std::string>& names);
+
   std::vector<Tensor> parameters_;
   DecayOn decay_on_;
+  std::deque<std::pair<std::string, std::vector<Tensor>>> tensors_;
+  std::deque<std::pair<std::string, std::vector<int64_t>>> counts_;
 };
 
 // Makes the optimizer of one replica's parameters.

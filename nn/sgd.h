@@ -17,7 +17,7 @@ class Sgd : public Optimizer {
  private:
   void update(size_t index, const Tensor& weights, const Tensor& gradient, const Update& how) override;
 
-  std::vector<Tensor> velocities_;  // empty where there is no momentum
+  const std::vector<Tensor>* velocities_ = nullptr;  // null where there is no momentum
   kernels::SgdSettings settings_;
 };
 
