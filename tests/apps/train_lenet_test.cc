@@ -3,11 +3,10 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <sstream>
 
 #include "tests/apps/program.h"
-#include "tests/nn/idx_files.h"
+#include "tests/apps/small_fashion_mnist.h"
 
 namespace lockstep::apps {
 namespace {
@@ -17,38 +16,9 @@ using data::operator+;
 
 constexpr uint32_t kTrainRows = 150, kTestRows = 40;
 
-Bytes idx_labels(const Bytes& labels) {
-  return data::idx_header(0x801, {static_cast<uint32_t>(labels.size())}) + labels;
-}
-
-Bytes idx_images(const Bytes& pixels) {
-  return data::idx_header(0x803, {static_cast<uint32_t>(pixels.size() / 784), 28, 28}) + pixels;
-}
-
-// A small data set in Fashion-MNIST's format: every class is bright in rows of its own, with noise on top.
 class TrainLenet : public testing::Test {
  protected:
-  void SetUp() override {
-    put("train", kTrainRows);
-    put("t10k", kTestRows);
-  }
-
-  void put(const std::string& part, uint32_t rows) {
-    std::mt19937 generator(rows);
-    Bytes pixels, labels;
-    for (uint32_t row = 0; row < rows; ++row) {
-      const auto label = static_cast<uint8_t>(row % 10);
-      labels.push_back(label);
-      for (uint32_t pixel = 0; pixel < 784; ++pixel) {
-        const bool bright = pixel / 28 / 2 == label + 2U;
-        pixels.push_back(static_cast<uint8_t>((bright ? 160 : 20) + generator() % 60));
-      }
-    }
-    folder_.write(part + "-images-idx3-ubyte", idx_images(pixels));
-    folder_.write(part + "-labels-idx1-ubyte", idx_labels(labels));
-  }
-
-  std::string folder() const { return folder_.path().string(); }
+  std::string folder() const { return images_.path(); }
   std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
 
   Outcome train(std::vector<std::string> arguments, std::vector<std::string> environment = {}) const {
@@ -78,7 +48,8 @@ class TrainLenet : public testing::Test {
     return lines.size() == 3 ? lines.back().at("weights_sha256").get<std::string>() : "";
   }
 
-  data::TemporaryFolder folder_;
+  const SmallFashionMnist images_{kTrainRows, kTestRows};
+  const data::TemporaryFolder& folder_ = images_.folder();
 };
 
 TEST_F(TrainLenet, ReportsEpochsAndTotals) {

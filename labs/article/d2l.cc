@@ -1,0 +1,88 @@
+#include "labs/article/d2l.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <numeric>
+#include <optional>
+
+#include "apps/common/options.h"
+#include "apps/common/training.h"
+#include "core/autograd.h"
+#include "kernels/softmax.h"
+#include "nn/data/fashion_mnist.h"
+#include "nn/sgd.h"
+
+namespace lockstep::d2l {
+
+int main(const char* program, const char* description, const Arguments& defaults, int argc, char** argv,
+         const std::function<void(const Arguments&)>& train) {
+  CLI::App app(description, program);
+  Arguments arguments = defaults;
+  app.option_defaults()->always_capture_default();
+  const CLI::Range count(1, 1'000'000);
+  app.add_option("--devices", arguments.devices, "Replicas to train")->check(CLI::Range(1, kMaxDevices));
+  app.add_option("--batch-size", arguments.batch_size, "Images a step, over all devices")->check(count);
+  app.add_option("--lr", arguments.lr, "Learning rate")->check(CLI::PositiveNumber);
+  app.add_option("--epochs", arguments.epochs, "Passes over the training images")->check(count);
+  app.add_option("--limit", arguments.limit, "Only the first N training images")
+      ->check(count)
+      ->default_str("all");
+  app.add_option("--data-dir", arguments.data_dir, "Folder with the Fashion-MNIST files");
+  if (const int exit_code = apps::parse(app, argc, argv); exit_code >= 0) return exit_code;
+  return apps::run(program, [&] {
+    train(arguments);
+    return 0;
+  });
+}
+
+DataIterator::DataIterator(data::DeviceData data, int64_t rows, int64_t batch_size, bool shuffles)
+    : data_(std::move(data)), rows_(rows), batches_(data::batches(rows, batch_size)), shuffles_(shuffles) {}
+
+void DataIterator::set_order(int64_t epoch) {
+  std::vector<int32_t> order(static_cast<size_t>(rows_));
+  std::iota(order.begin(), order.end(), 0);
+  data_.set_order(shuffles_ ? data::permutation(rows_, 0, static_cast<uint64_t>(epoch)) : order);
+}
+
+std::pair<DataIterator, DataIterator> load_data_fashion_mnist(const Arguments& arguments,
+                                                              const Device& device) {
+  const auto limit = arguments.limit > 0 ? std::optional(arguments.limit) : std::nullopt;
+  const auto [train, test] = data::load_fashion_mnist(data::find_fashion_mnist(arguments.data_dir), limit);
+  if (arguments.batch_size > train.rows)
+    throw Error(fmt::format("--batch-size is {}, but there are {} training images: use at most that",
+                            arguments.batch_size, train.rows));
+  const auto on_device = [&](const data::ImageData& part) {
+    return data::DeviceData(part.images, part.labels, part.height, part.width, {.mean = 0, .stddev = 1},
+                            device);
+  };
+  return {DataIterator(on_device(train), train.rows, arguments.batch_size, true),
+          DataIterator(on_device(test), test.rows, std::min(arguments.batch_size, test.rows), false)};
+}
+
+void sgd(const std::vector<Tensor>& params, float lr, int64_t batch_size) {
+  nn::Sgd(params, {}).step(lr, 1.0F / static_cast<float>(batch_size));
+  for (const Tensor& param : params) param.set_grad(Tensor());
+}
+
+double evaluate_accuracy(const std::function<Tensor(const Tensor&)>& net, DataIterator& data) {
+  const NoGrad no_grad;
+  Tensor correct;
+  for (const auto& [x, y] : data.epoch(0)) {
+    if (!correct.defined()) correct = Tensor::zeros({1}, x.device(), DType::int32);
+    const Tensor logits = net(x);
+    const DeviceGuard guard(logits.device());
+    kernels::count_correct(logits.data<float>(), y.data<int32_t>(), logits.dim(0),
+                           static_cast<int>(logits.dim(1)), correct.data<int32_t>(),
+                           logits.device().stream());
+  }
+  return static_cast<double>(correct.to_host<int32_t>()[0]) / static_cast<double>(data.rows());
+}
+
+void print_epoch(int64_t epoch, double loss, double test_accuracy, double seconds) {
+  if (!std::isfinite(loss))
+    throw Error(fmt::format("the loss became {} in epoch {}: use a smaller --lr", loss, epoch));
+  fmt::print("epoch {}: loss {:.6f}, test accuracy {:.4f}, {:.1f} s\n", epoch, loss, test_accuracy, seconds);
+}
+
+}  // namespace lockstep::d2l
