@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
+
 #include "core/autograd.h"
 #include "kernels/adaptive_pool.h"
 #include "kernels/batch_norm.h"
@@ -265,8 +267,32 @@ Tensor sigmoid(const Tensor& x) {
   return activation("sigmoid", kernels::sigmoid_forward, kernels::sigmoid_backward, x);
 }
 
+namespace {
+
+// The statistics of the x of all replicas: each fills its own slot, so that the sum of the slots holds all.
+// Returns how many rows that are.
+int64_t statistics_of_all(const kernels::BatchNormShape& shape, const Tensor& x, const BatchNormState& state,
+                          const Tensor& mean, const Tensor& inverse, ReplicaStatistics& replicas) {
+  const Device device = x.device();
+  const std::vector<int64_t> rows = replicas.gather(shape.rows);
+  const Tensor slots = Tensor::zeros({static_cast<int64_t>(rows.size()), 2, shape.channels}, device);
+  {
+    const Tensor own = slots.slice(replicas.rank(), replicas.rank() + 1);
+    const Tensor scratch = workspace(device, batch_norm_workspace_bytes(shape));
+    batch_norm_shard_statistics(shape, x.data<float>(), own.data<float>(), scratch.data<uint8_t>(),
+                                device.stream());
+  }
+  replicas.sum(slots);
+  kernels::batch_norm_merge_statistics(shape.channels, {}, rows, slots.data<float>(), mean.data<float>(),
+                                       inverse.data<float>(), state.running_mean.data<float>(),
+                                       state.running_var.data<float>(), device.stream());
+  return std::accumulate(rows.begin(), rows.end(), int64_t{0});
+}
+
+}  // namespace
+
 Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training, Activation activation,
-                  const Tensor& addend) {
+                  const Tensor& addend, const std::shared_ptr<ReplicaStatistics>& replicas) {
   check_rank("batch_norm", x, 4);
   const int64_t channels = x.dim(3);
   if (state.weight.shape() != Shape{channels})
@@ -284,8 +310,13 @@ Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training, A
   const kernels::BatchNormShape shape{x.dim(0) * x.dim(1) * x.dim(2), static_cast<int>(channels)};
   const kernels::BatchNormSettings settings;
   const Tensor inverse = Tensor::empty({channels}, device);
+  const bool together = training && replicas;
+  int64_t rows_of_all = shape.rows;
   Tensor mean = state.running_mean;
-  if (training) {
+  if (together) {
+    mean = Tensor::empty({channels}, device);
+    rows_of_all = statistics_of_all(shape, x, state, mean, inverse, *replicas);
+  } else if (training) {
     mean = Tensor::empty({channels}, device);
     const Tensor scratch = workspace(device, batch_norm_workspace_bytes(shape));
     batch_norm_statistics(shape, settings, x.data<float>(), mean.data<float>(), inverse.data<float>(),
@@ -305,20 +336,36 @@ Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training, A
   const auto mode = training ? kernels::BatchNormMode::batch : kernels::BatchNormMode::running;
   return record("batch_norm", y, {x, state.weight, state.bias, addend},
                 [x = x.detach(), y = relu ? y : Tensor(), mean, inverse, weight = state.weight.detach(),
-                 shape, mode, want_addend = addend.defined() && addend.requires_grad()](const Tensor& dy) {
+                 shape, mode, rows_of_all, replicas = together ? replicas : nullptr,
+                 want_addend = addend.defined() && addend.requires_grad()](const Tensor& dy) {
                   const Device on = x.device();
                   const DeviceGuard here(on);
-                  const Tensor dx = Tensor::empty(x.shape(), on);
+                  const float* output = y.defined() ? y.data<float>() : nullptr;
                   const Tensor dweight = Tensor::empty(weight.shape(), on);
                   const Tensor dbias = Tensor::empty(weight.shape(), on);
+                  {
+                    const Tensor scratch = workspace(on, batch_norm_workspace_bytes(shape));
+                    batch_norm_gradient_sums(shape, x.data<float>(), output, dy.data<float>(),
+                                             mean.data<float>(), inverse.data<float>(), dweight.data<float>(),
+                                             dbias.data<float>(), scratch.data<uint8_t>(), on.stream());
+                  }
+                  Tensor dweight_of_all = dweight, dbias_of_all = dbias;
+                  if (replicas) {
+                    const Tensor sums = Tensor::empty({2, shape.channels}, on);
+                    dweight_of_all = sums.slice(0, 1).reshape(weight.shape());
+                    dbias_of_all = sums.slice(1, 2).reshape(weight.shape());
+                    dweight_of_all.copy_from(dweight);
+                    dbias_of_all.copy_from(dbias);
+                    replicas->sum(sums);
+                  }
+                  const Tensor dx = Tensor::empty(x.shape(), on);
                   Tensor daddend = want_addend ? dy : Tensor();
                   if (want_addend && y.defined()) daddend = Tensor::empty(x.shape(), on);
-                  const Tensor scratch = workspace(on, batch_norm_workspace_bytes(shape));
-                  batch_norm_backward(
-                      shape, mode, x.data<float>(), y.defined() ? y.data<float>() : nullptr, dy.data<float>(),
-                      mean.data<float>(), inverse.data<float>(), weight.data<float>(), dx.data<float>(),
-                      want_addend && y.defined() ? daddend.data<float>() : nullptr, dweight.data<float>(),
-                      dbias.data<float>(), scratch.data<uint8_t>(), on.stream());
+                  batch_norm_input_gradient(
+                      shape, mode, rows_of_all, x.data<float>(), output, dy.data<float>(), mean.data<float>(),
+                      inverse.data<float>(), weight.data<float>(), dweight_of_all.data<float>(),
+                      dbias_of_all.data<float>(), dx.data<float>(),
+                      want_addend && y.defined() ? daddend.data<float>() : nullptr, on.stream());
                   return std::vector<Tensor>{dx, dweight, dbias, daddend};
                 });
 }

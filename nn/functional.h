@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/tensor.h"
+#include "nn/batch_statistics.h"
 
 namespace lockstep::nn {
 
@@ -31,9 +32,12 @@ struct BatchNormState {
 // activation((x - mean) / sqrt(variance + 1e-5) * weight + bias [+ addend]) for each channel of x: [batch,
 // height, width, channels]; addend has the shape of x. In training the statistics are those of x over all but
 // the channel, and the running ones move towards them by 0.1 (with the unbiased variance); an empty batch
-// leaves them alone, and one value a channel is an error. Otherwise the running statistics normalise.
+// leaves them alone, and one value a channel is an error. Otherwise the running statistics normalise. With
+// `replicas`, statistics in training are those of the x of all replicas together, and so are the gradients of
+// x; those of weight and bias are this replica's part.
 Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training,
-                  Activation activation = Activation::none, const Tensor& addend = {});
+                  Activation activation = Activation::none, const Tensor& addend = {},
+                  const std::shared_ptr<ReplicaStatistics>& replicas = {});
 
 // Elements set to 0 with `probability`, in [0, 1), by (seed, step, index), and the others divided by 1 -
 // probability.

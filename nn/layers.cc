@@ -51,7 +51,8 @@ BatchNorm2d::BatchNorm2d(int64_t channels, const Device& device, Activation acti
       running_var_(add_buffer("running_var", {channels}, device, 1)) {}
 
 Tensor BatchNorm2d::forward(const Tensor& x, const Tensor& addend) {
-  return batch_norm(x, {weight_, bias_, running_mean_, running_var_}, training(), activation_, addend);
+  return batch_norm(x, {weight_, bias_, running_mean_, running_var_}, training(), activation_, addend,
+                    replicas_);
 }
 
 std::string BatchNorm2d::describe() const {

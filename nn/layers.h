@@ -45,10 +45,13 @@ class BatchNorm2d : public Module {
   Tensor forward(const Tensor& x) override { return forward(x, Tensor()); }
   // activation(norm(x) + addend), where there is one; addend has the shape of x.
   Tensor forward(const Tensor& x, const Tensor& addend);
+  // In training, normalises by the statistics of all replicas from now on; by its own ones with null.
+  void synchronise(std::shared_ptr<ReplicaStatistics> replicas) { replicas_ = std::move(replicas); }
   std::string describe() const override;
 
  private:
   Activation activation_;
+  std::shared_ptr<ReplicaStatistics> replicas_;
   Tensor& weight_;  // all four: [channels]
   Tensor& bias_;
   Tensor running_mean_, running_var_;
