@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the fuzz targets' first inputs, corpus/idx and corpus/safetensors: small files, good and bad ones.
+"""Makes the fuzz targets' first inputs, corpus/idx, corpus/safetensors and corpus/png: small files, good and bad ones.
 
 Usage: make_corpus.py [folder to write into]. Needs Python alone.
 """
@@ -9,6 +9,7 @@ import json
 import os
 import struct
 import sys
+import zlib
 
 
 def idx(magic, shape, values):
@@ -26,6 +27,16 @@ def safetensors(header, data=b""):
 
 def entry(dtype, shape, begin, end):
     return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png(width, height, bits, colour, rows, interlaced=0, more=b"", packed_rows=None):
+    header = struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, interlaced)
+    data = zlib.compress(rows) if packed_rows is None else packed_rows
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + more + chunk(b"IDAT", data) + chunk(b"IEND", b"")
 
 
 IMAGES = idx(0x803, [2, 3, 3], bytes(range(18)))
@@ -73,6 +84,25 @@ CORPUS = {
         "long_header": struct.pack("<Q", 99_999_999) + b"{}",
         "deep": safetensors('{"a":' + "[" * 200),
         "array": safetensors("[]"),
+        "empty": b"",
+    },
+    "png": {
+        "grey": png(3, 2, 8, 0, b"\0\1\2\3\1\4\5\6"),
+        "grey16": png(1, 2, 16, 0, b"\2\1\2\4\1\2"),
+        "bits": png(9, 2, 1, 0, b"\0\xaa\x80\0\x55\0"),
+        "rgb": png(2, 2, 8, 2, b"\3" + bytes(range(6)) + b"\4" + bytes(range(6))),
+        "grey_alpha": png(2, 1, 8, 4, b"\0\1\2\3\4"),
+        "rgba16": png(1, 1, 16, 6, b"\0" + bytes(range(8))),
+        "palette": png(3, 1, 8, 3, b"\0\0\1\2", more=chunk(b"PLTE", bytes(range(9))) + chunk(b"tRNS", b"\0\x80")),
+        "interlaced": png(2, 2, 8, 0, b"\0\n\0\x14\0\x1e\x28", interlaced=1),
+        "gamma": png(1, 1, 8, 0, b"\0\x80", more=chunk(b"gAMA", struct.pack(">I", 100000)) + chunk(b"tRNS", b"\0\1")),
+        "text": png(1, 1, 8, 0, b"\0\x80", more=chunk(b"zTXt", b"k\0\0" + zlib.compress(bytes(9000)))),
+        "large": png(600, 400, 1, 0, bytes(76 * 400)),
+        "few_rows": png(2, 2, 8, 0, b"\0\1\2"),
+        "no_deflate": png(2, 2, 8, 0, b"", packed_rows=b"not packed"),
+        "claims_much": png(1 << 31, 1 << 31, 8, 0, b"\0"),
+        "claims_the_most": png(8192, 8192, 8, 0, b"\0"),
+        "cut": png(3, 2, 8, 0, b"\0\1\2\3\1\4\5\6")[:-9],
         "empty": b"",
     },
 }
