@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 
 #include "core/autograd.h"
 #include "kernels/check.h"
 #include "kernels/softmax.h"
 #include "nn/clip.h"
 #include "nn/functional.h"
-#include "parallel/replicas.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -20,32 +20,33 @@ void count_into(const Tensor& correct, const Tensor& logits, const Tensor& label
                          static_cast<int>(logits.dim(1)), correct.data<int32_t>(), device.stream());
 }
 
+MakeModule hand_out(const std::vector<std::shared_ptr<nn::Module>>& replicas,
+                    const std::vector<Device>& devices) {
+  if (replicas.size() != devices.size())
+    throw Error(fmt::format("Trainer: {} replicas for {} devices", replicas.size(), devices.size()));
+  return [&replicas, next = size_t{0}](const Device&) mutable { return replicas[next++]; };
+}
+
 }  // namespace
 
-Trainer::Trainer(std::vector<std::shared_ptr<nn::Module>> replicas, const std::vector<Device>& devices,
+Trainer::Trainer(const std::vector<std::shared_ptr<nn::Module>>& replicas, const std::vector<Device>& devices,
                  const TrainerSettings& settings)
-    : replicas_(std::move(replicas)),
-      devices_(devices),
-      allreduce_(devices, settings.algorithm),
+    : net_(hand_out(replicas, devices), devices,
+           {.algorithm = settings.algorithm, .statistics = settings.statistics}),
+      optimizers_(net_, settings.make_optimizer),
       label_smoothing_(settings.label_smoothing),
       max_gradient_norm_(settings.max_gradient_norm) {
-  if (replicas_.size() != devices_.size())
-    throw Error(fmt::format("Trainer: {} replicas for {} devices", replicas_.size(), devices_.size()));
-  for (size_t r = 1; r < replicas_.size(); ++r)
-    replicas_[r]->set_parameters(get_params(replicas_[0]->parameters(), devices_[r]));
-  for (size_t r = 0; r < replicas_.size(); ++r) {
-    arenas_.push_back(nn::gradient_arena(replicas_[r]->parameters()));
-    optimizers_.push_back(settings.make_optimizer(replicas_[r]->parameters()));
-    losses_.push_back(Tensor::zeros({kLossSlots}, devices_[r]));
-    correct_.push_back(Tensor::zeros({1}, devices_[r], DType::int32));
+  for (const Device& device : devices) {
+    losses_.push_back(Tensor::zeros({kLossSlots}, device));
+    correct_.push_back(Tensor::zeros({1}, device, DType::int32));
   }
   for (size_t slot = 0; slot < kInFlight; ++slot) {
     InFlight flight;
-    for (const Device& device : devices_) {
+    for (const Device& device : devices) {
       const DeviceGuard guard(device);
       flight.done.emplace_back();
     }
-    const DeviceGuard guard(devices_[0]);
+    const DeviceGuard guard(devices[0]);
     flight.reduce_begin = Event(Event::Timing::on);
     flight.reduce_end = Event(Event::Timing::on);
     in_flight_.push_back(std::move(flight));
@@ -58,36 +59,44 @@ void Trainer::step(const std::vector<data::LabelledBatch>& shards, float learnin
   next_slot_ = (next_slot_ + 1) % kInFlight;
   wait_for_step(slot);
   InFlight& flight = in_flight_[slot];
+  const std::vector<Device>& devices = net_.devices();
 
-  const auto step = static_cast<int64_t>(step_rows_.size());
+  std::vector<Tensor> images;
   int64_t rows = 0;
-  for (size_t r = 0; r < replicas_.size(); ++r) {
-    const DeviceGuard guard(devices_[r]);
-    LOCKSTEP_CUDA(cudaMemsetAsync(arenas_[r].data<float>(), 0, arenas_[r].bytes(), devices_[r].stream()));
-    rows += shards[r].x.dim(0);
-    if (shards[r].x.dim(0) == 0) {
-      losses_[r].slice(step, step + 1).copy_from(Tensor::zeros({1}, devices_[r]));
+  for (const data::LabelledBatch& shard : shards) {
+    images.push_back(shard.x);
+    rows += shard.x.dim(0);
+  }
+  net_.zero_grad();
+  const std::vector<Tensor> logits = net_.forward(images);
+  std::vector<Tensor> losses(shards.size());
+  const auto step = static_cast<int64_t>(step_rows_.size());
+  for (size_t r = 0; r < shards.size(); ++r) {
+    const DeviceGuard guard(devices[r]);
+    const Tensor loss = losses_[r].slice(step, step + 1);
+    if (!logits[r].defined()) {
+      loss.copy_from(Tensor::zeros({1}, devices[r]));
       continue;
     }
-    const Tensor logits = replicas_[r]->forward(shards[r].x);
-    const Tensor loss = nn::cross_entropy(logits, shards[r].y, nn::Reduction::sum, label_smoothing_);
-    losses_[r].slice(step, step + 1).copy_from(loss);
-    count_into(correct_[r], logits, shards[r].y);
-    backward(loss);
+    losses[r] = nn::cross_entropy(logits[r], shards[r].y, nn::Reduction::sum, label_smoothing_);
+    loss.copy_from(losses[r]);
+    count_into(correct_[r], logits[r], shards[r].y);
   }
   step_rows_.push_back(rows);
-
-  flight.reduce_begin.record(devices_[0].stream());
-  allreduce_(arenas_);
-  flight.reduce_end.record(devices_[0].stream());
-
-  for (size_t r = 0; r < replicas_.size(); ++r) {
-    const DeviceGuard guard(devices_[r]);
-    const float gradient_scale = 1.0f / static_cast<float>(rows);
-    if (max_gradient_norm_ != 0) nn::clip_gradient_norm(arenas_[r], max_gradient_norm_, gradient_scale);
-    optimizers_[r]->step(learning_rate, gradient_scale);
-    flight.done[r].record(devices_[r].stream());
+  {
+    const DataParallel::NoSync apart(net_);  // so that the allreduce's time can be taken
+    net_.backward(losses);
   }
+  flight.reduce_begin.record(devices[0].stream());
+  net_.reduce();
+  flight.reduce_end.record(devices[0].stream());
+
+  const float gradient_scale = 1.0f / static_cast<float>(rows);
+  if (max_gradient_norm_ != 0)
+    for (const Tensor& arena : net_.gradients().arenas())
+      nn::clip_gradient_norm(arena, max_gradient_norm_, gradient_scale);
+  optimizers_.step(learning_rate, gradient_scale);
+  for (size_t r = 0; r < devices.size(); ++r) flight.done[r].record(devices[r].stream());
   flight.pending = true;
 }
 
@@ -95,7 +104,7 @@ void Trainer::wait_for_step(size_t slot) {
   InFlight& flight = in_flight_[slot];
   if (!flight.pending) return;
   for (const Event& done : flight.done) done.synchronize();
-  if (devices_.size() > 1)
+  if (net_.devices().size() > 1)
     gathered_.allreduce_seconds += flight.reduce_end.milliseconds_since(flight.reduce_begin) / 1e3;
   flight.pending = false;
 }
@@ -125,17 +134,27 @@ Trainer::Report Trainer::report() {
   return std::exchange(gathered_, Report{});
 }
 
-int64_t count_correct(nn::Module& model, const data::DeviceData& data, int64_t rows, int64_t batch_size,
-                      const Device& device) {
+int64_t count_correct(const DataParallel& net, const std::vector<data::DeviceData>& data, int64_t rows,
+                      int64_t batch_size) {
   const NoGrad no_grad;
-  const nn::EvaluationMode evaluation(model);
-  const DeviceGuard guard(device);
-  const Tensor correct = Tensor::zeros({1}, device, DType::int32);
-  for (int64_t begin = 0; begin < rows; begin += batch_size) {
-    const data::LabelledBatch batch = data.batch(begin, std::min(batch_size, rows - begin));
-    count_into(correct, model.forward(batch.x), batch.y);
+  const size_t replicas = net.replicas().size();
+  if (data.size() != replicas)
+    throw Error(fmt::format("count_correct: data on {} devices for {} replicas", data.size(), replicas));
+  std::deque<nn::EvaluationMode> evaluation;
+  std::vector<Tensor> correct;
+  for (size_t r = 0; r < replicas; ++r) {
+    evaluation.emplace_back(*net.replicas()[r]);
+    correct.push_back(Tensor::zeros({1}, net.devices()[r], DType::int32));
   }
-  return correct.to_host<int32_t>()[0];
+  size_t r = 0;
+  for (int64_t begin = 0; begin < rows; begin += batch_size, r = (r + 1) % replicas) {
+    const DeviceGuard guard(net.devices()[r]);
+    const data::LabelledBatch batch = data[r].batch(begin, std::min(batch_size, rows - begin));
+    count_into(correct[r], net.replicas()[r]->forward(batch.x), batch.y);
+  }
+  int64_t total = 0;
+  for (const Tensor& count : correct) total += count.to_host<int32_t>()[0];
+  return total;
 }
 
 }  // namespace lockstep::parallel

@@ -9,9 +9,7 @@
 
 #include "core/stream.h"
 #include "nn/data/device_data.h"
-#include "nn/module.h"
-#include "nn/optimizer.h"
-#include "parallel/allreduce.h"
+#include "parallel/data_parallel.h"
 
 namespace lockstep::parallel {
 
@@ -21,15 +19,16 @@ struct TrainerSettings {
   Algorithm algorithm = ring;
   float label_smoothing = 0;
   float max_gradient_norm = 0;  // longer gradients are clipped to it (nn/clip.h); 0: none are
+  BatchStatistics statistics = BatchStatistics::shard;
 };
 
 class Trainer {
  public:
-  // One replica a device. Replica 0's weights are copied into the others, so only it needs initial values.
-  Trainer(std::vector<std::shared_ptr<nn::Module>> replicas, const std::vector<Device>& devices,
+  // One replica a device. Replica 0's values are copied into the others, so only it needs initial ones.
+  Trainer(const std::vector<std::shared_ptr<nn::Module>>& replicas, const std::vector<Device>& devices,
           const TrainerSettings& settings);
 
-  // One step on a batch that is split into a shard a device (some may be empty).
+  // One step on a batch that is split into a shard a device (some may be empty, but not all).
   void step(const std::vector<data::LabelledBatch>& shards, float learning_rate);
 
   // What happened since the last report: waits for the steps so far.
@@ -41,7 +40,9 @@ class Trainer {
   };
   Report report();
 
-  const std::vector<std::shared_ptr<nn::Module>>& replicas() const { return replicas_; }
+  DataParallel& net() { return net_; }
+  const std::vector<std::shared_ptr<nn::Module>>& replicas() const { return net_.replicas(); }
+  ReplicaOptimizers& optimizers() { return optimizers_; }
 
  private:
   static constexpr size_t kInFlight = 2;
@@ -50,11 +51,8 @@ class Trainer {
   void wait_for_step(size_t slot);
   void collect();
 
-  std::vector<std::shared_ptr<nn::Module>> replicas_;
-  std::vector<Device> devices_;
-  std::vector<std::unique_ptr<nn::Optimizer>> optimizers_;
-  std::vector<Tensor> arenas_;  // all gradients of a replica
-  Allreduce allreduce_;
+  DataParallel net_;
+  ReplicaOptimizers optimizers_;
   float label_smoothing_, max_gradient_norm_;
 
   // A step in flight: when it is over on each device, and the allreduce's start and end on device 0.
@@ -72,8 +70,10 @@ class Trainer {
   Report gathered_;
 };
 
-// Right answers of `model` (on the device of `data`) over the first `rows` rows of its order, in batches.
-int64_t count_correct(nn::Module& model, const data::DeviceData& data, int64_t rows, int64_t batch_size,
-                      const Device& device);
+// Right answers over the first `rows` rows of the data's order, in batches of `batch_size`, which are dealt
+// out to the replicas in turn; data[r] is on device r. So every batch is the same computation for every
+// number of replicas, and so is the count, where their buffers are equal (DataParallel::combine_buffers).
+int64_t count_correct(const DataParallel& net, const std::vector<data::DeviceData>& data, int64_t rows,
+                      int64_t batch_size);
 
 }  // namespace lockstep::parallel

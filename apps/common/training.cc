@@ -109,8 +109,8 @@ class Run {
     result.train_accuracy = static_cast<double>(sums.correct) / static_cast<double>(sums.rows);
     result.images_per_second = static_cast<double>(sums.rows) / result.seconds;
     result.allreduce_share = sums.allreduce_seconds / result.seconds;
-    const int64_t right = parallel::count_correct(*trainer_.replicas()[0], data_.test[0], data_.test_rows,
-                                                  kTestBatch, devices_[0]);
+    trainer_.net().combine_buffers();
+    const int64_t right = parallel::count_correct(trainer_.net(), data_.test, data_.test_rows, kTestBatch);
     result.test_accuracy = static_cast<double>(right) / static_cast<double>(data_.test_rows);
     return true;
   }

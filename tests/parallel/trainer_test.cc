@@ -258,23 +258,35 @@ TEST(Trainer, LeavesTheProcessesMemoryAsItIs) {
 
 TEST(CountCorrect, CountsEveryRowOnce) {
   Training training(1);
-  const int64_t right =
-      count_correct(*training.trainer.replicas()[0], training.data[0], kRows, 8, training.devices[0]);
-  EXPECT_EQ(
-      count_correct(*training.trainer.replicas()[0], training.data[0], kRows, kRows, training.devices[0]),
-      right);
+  const int64_t right = count_correct(training.trainer.net(), training.data, kRows, 8);
+  EXPECT_EQ(count_correct(training.trainer.net(), training.data, kRows, kRows), right);
   EXPECT_LE(right, kRows);
+}
+
+TEST(CountCorrect, GivesTheSameCountOnEveryNumberOfDevices) {
+  Training one(1);
+  const int64_t right = count_correct(one.trainer.net(), one.data, kRows, 4);
+  EXPECT_GT(right, 0);
+  for (int k = 2; k <= 8; ++k) {  // 8 batches: on 7 devices one has two of them
+    Training many(k);
+    EXPECT_EQ(count_correct(many.trainer.net(), many.data, kRows, 4), right) << k << " devices";
+  }
 }
 
 TEST(CountCorrect, EvaluatesWhateverTheModelsMode) {
   const std::vector<Device> devices = make_devices(1);
-  const std::vector<data::DeviceData> data = random_data(devices);
-  nn::Sequential net;
-  net.add(std::make_shared<nn::BatchNorm2d>(1, devices[0]));
-  net.add(std::make_shared<nn::Flatten>()).add(std::make_shared<nn::Linear>(784, 10, devices[0]));
-  count_correct(net, data[0], kRows, 8, devices[0]);
-  EXPECT_EQ(net.named_buffers()[0].value.item(), 0.0F);  // the running mean, which training would move
-  EXPECT_TRUE(net.training());
+  const DataParallel net(
+      [](const Device& device) {
+        auto made = std::make_shared<nn::Sequential>();
+        made->add(std::make_shared<nn::BatchNorm2d>(1, device));
+        made->add(std::make_shared<nn::Flatten>()).add(std::make_shared<nn::Linear>(784, 10, device));
+        return made;
+      },
+      devices);
+  count_correct(net, random_data(devices), kRows, 8);
+  // The running mean, which training would move.
+  EXPECT_EQ(net.module().named_buffers()[0].value.item(), 0.0F);
+  EXPECT_TRUE(net.module().training());
 }
 
 }  // namespace

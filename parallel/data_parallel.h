@@ -1,0 +1,118 @@
+// Any module on several devices, as if on one: DataParallel holds a replica a device, gives each its shard of
+// a batch, gathers their outputs, and sums their gradients over the replicas when backward comes by.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "nn/module.h"
+#include "nn/optimizer.h"
+#include "parallel/replica_gradients.h"
+
+namespace lockstep::parallel {
+
+// Builds and initialises one replica, with all parameters and buffers on the device.
+using MakeModule = std::function<std::shared_ptr<nn::Module>(const Device&)>;
+
+// What a batch norm in training normalises by.
+enum class BatchStatistics {
+  shard,  // the replica's own rows; DataParallel::combine_buffers makes the running statistics one
+  batch,  // all rows of the batch, over all replicas: k replicas match one device to rounding
+};
+
+struct DataParallelOptions {
+  Algorithm algorithm = ring;
+  BatchStatistics statistics = BatchStatistics::shard;
+};
+
+// Like paddle.DataParallel and torch's nn.DataParallel, in one line:
+//   parallel::DataParallel net([](const Device& d) { return nn::resnet18(10, 1, d); }, devices);
+// Must outlive the outputs that backward is called on.
+class DataParallel {
+ public:
+  // One replica a device, made by `make`; parameters and buffers of replica 0 are then copied into the
+  // others. Throws, naming the parameter and the replica, where these differ in more than values.
+  DataParallel(const MakeModule& make, const std::vector<Device>& devices,
+               const DataParallelOptions& options = {});
+  DataParallel(const DataParallel&) = delete;
+  DataParallel& operator=(const DataParallel&) = delete;
+
+  // The output for x: [rows, ...], on any device, as [rows, ...] on devices()[0]. The rows are split as
+  // split_sizes says, in order; a replica whose shard is empty does not run. backward() of what is computed
+  // from the output reduces the gradients over the replicas, and goes on to x where that requires one. Throws
+  // for a batch without rows.
+  Tensor operator()(const Tensor& x);
+
+  // The two halves, for a caller whose shards are on the devices already, and whose losses stay there.
+  // forward: replica r on shards[r], on devices()[r]; undefined where that has no rows. backward: back
+  // through outputs[r] (a loss where no gradients are given) of each replica that has one, then reduce().
+  std::vector<Tensor> forward(const std::vector<Tensor>& shards);
+  void backward(const std::vector<Tensor>& outputs, const std::vector<Tensor>& gradients = {});
+
+  // Gradients are summed from one zero_grad() to the next. A parameter that no replica used in between has
+  // none: its grad() is undefined, and an optimizer leaves it alone.
+  void zero_grad() { gradients_.zero(); }
+
+  // While one lives, backward leaves the gradients where they are, unsummed; the next one after it sums all.
+  // So several batches count as one.
+  class NoSync {
+   public:
+    explicit NoSync(DataParallel& net) : net_(net) { ++net_.no_sync_; }
+    ~NoSync() { --net_.no_sync_; }
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    DataParallel& net_;
+  };
+  [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
+  // What backward does when it is not held back.
+  void reduce() { gradients_.reduce(); }
+  const ReplicaGradients& gradients() const { return gradients_; }
+
+  void train(bool on = true);
+  void eval() { train(false); }
+
+  nn::Module& module() const { return *replicas_[0]; }
+  const std::vector<std::shared_ptr<nn::Module>>& replicas() const { return replicas_; }
+  const std::vector<Device>& devices() const { return devices_; }
+
+  // Copies parameters and buffers of replica 0 into the others: after values were loaded into it.
+  void broadcast();
+
+  // Makes the running statistics of batch norms one: mean and variance over the rows that each replica has
+  // normalised since the last time (parallel/running_statistics.h), written into all replicas. Other buffers
+  // get replica 0's value. Call it at the end of each epoch, before evaluation. Nothing changes where no
+  // replica has normalised anything since. Waits for the devices.
+  void combine_buffers();
+  // Those values, by buffer, without writing them.
+  std::vector<std::vector<float>> combined_buffers() const;
+  // Rows that each replica has seen in training since combine_buffers: part of a run's state.
+  const std::vector<int64_t>& rows_since_combined() const { return rows_; }
+  void set_rows_since_combined(const std::vector<int64_t>& rows);
+
+ private:
+  std::vector<std::shared_ptr<nn::Module>> replicas_;
+  std::vector<Device> devices_;
+  BatchStatistics statistics_;
+  ReplicaGradients gradients_;
+  int no_sync_ = 0;
+  std::vector<int64_t> rows_;
+};
+
+// An optimizer a replica: equal gradients and the same update keep the replicas bitwise equal.
+class ReplicaOptimizers {
+ public:
+  ReplicaOptimizers(DataParallel& net, const nn::MakeOptimizer& make);
+  // The same step of every replica, on the sums of the gradients times `gradient_scale`. Throws where some
+  // are not summed yet (the last backward ran under no_sync()).
+  void step(float learning_rate, float gradient_scale = 1);
+  std::vector<std::unique_ptr<nn::Optimizer>>& optimizers() { return optimizers_; }
+
+ private:
+  DataParallel& net_;
+  std::vector<std::unique_ptr<nn::Optimizer>> optimizers_;
+};
+
+}  // namespace lockstep::parallel

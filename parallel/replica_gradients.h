@@ -1,0 +1,38 @@
+// The gradients of all replicas: an arena a replica, which backward adds to and one allreduce sums. What has
+// been summed lies in every arena, so before more is added all copies but one are dropped.
+#pragma once
+
+#include <vector>
+
+#include "core/tensor.h"
+#include "parallel/allreduce.h"
+
+namespace lockstep::parallel {
+
+class ReplicaGradients {
+ public:
+  // parameters[r] are those of replica r, on devices[r]; their gradients become ranges of arena r.
+  ReplicaGradients(std::vector<std::vector<Tensor>> parameters, const std::vector<Device>& devices,
+                   Algorithm algorithm);
+
+  void zero();
+  // Call before every backward: makes the arenas take what it adds.
+  void prepare();
+  // Sums what the replicas have added since zero() or the last reduce() into all of them, on top of what was
+  // summed before. A parameter that no replica used since zero() then has no gradient (grad() is undefined).
+  void reduce();
+  // False where a replica has added something that is not summed yet.
+  bool reduced() const { return reduced_; }
+
+  // All gradients of a replica, the last layer's first; empty where there are no parameters.
+  const std::vector<Tensor>& arenas() const { return arenas_; }
+
+ private:
+  std::vector<std::vector<Tensor>> parameters_;
+  std::vector<std::vector<Tensor>> ranges_;  // by replica and parameter: its place in the arena
+  std::vector<Tensor> arenas_;
+  Allreduce allreduce_;
+  bool reduced_ = true;
+};
+
+}  // namespace lockstep::parallel
