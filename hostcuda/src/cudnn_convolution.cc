@@ -9,18 +9,18 @@
 // tensors that are not packed, groups, dilation and flipped filters are not covered.
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include "convolution.h"
 #include "cudnn_descriptors.h"
 #include "cudnn_handle.h"
 #include "hostcuda/launch.h"
 #include "onednn.h"
-#include "onednn_convolution.h"
 
 namespace {
 
-using hostcuda::onednn::Convolution;
-using hostcuda::onednn::ConvolutionProblem;
-using hostcuda::onednn::Layout;
-using hostcuda::onednn::Pass;
+using hostcuda::Arithmetic;
+using hostcuda::Convolution;
+using hostcuda::Layout;
+using hostcuda::Pass;
 
 bool is_packed(const cudnnTensorStruct& t, Layout layout) {
   const bool nhwc = layout == Layout::nhwc;
@@ -37,7 +37,7 @@ int output_size(int input, int padding, int kernel, int dilation, int stride) {
 
 cudnnStatus_t find(Pass pass, const cudnnTensorStruct* x, const cudnnFilterStruct* w,
                    const cudnnConvolutionStruct* convolution, const cudnnTensorStruct* y,
-                   const Convolution** found) {
+                   const Convolution** found, bool scaled = false) {
   if (x == nullptr || w == nullptr || convolution == nullptr || y == nullptr || x->n == 0 || w->k == 0 ||
       y->n == 0 || convolution->stride_h == 0)
     return CUDNN_STATUS_BAD_PARAM;
@@ -47,7 +47,8 @@ cudnnStatus_t find(Pass pass, const cudnnTensorStruct* x, const cudnnFilterStruc
       y->w != output_size(x->w, o.padding_w, w->w, o.dilation_w, o.stride_w))
     return CUDNN_STATUS_BAD_PARAM;
   if (x->type != y->type || x->type != w->type) return CUDNN_STATUS_BAD_PARAM;
-  if (x->type != CUDNN_DATA_FLOAT || o.compute_type != CUDNN_DATA_FLOAT || o.groups != 1 ||
+  const bool bfloat16 = x->type == CUDNN_DATA_BFLOAT16;
+  if ((x->type != CUDNN_DATA_FLOAT && !bfloat16) || o.compute_type != CUDNN_DATA_FLOAT || o.groups != 1 ||
       o.dilation_h != 1 || o.dilation_w != 1 || o.mode != CUDNN_CROSS_CORRELATION)
     return CUDNN_STATUS_NOT_SUPPORTED;
   const Layout filter = w->format == CUDNN_TENSOR_NHWC ? Layout::nhwc : Layout::nchw;
@@ -58,9 +59,12 @@ cudnnStatus_t find(Pass pass, const cudnnTensorStruct* x, const cudnnFilterStruc
     activations = Layout::nchw;
   else
     return CUDNN_STATUS_NOT_SUPPORTED;
+  const Arithmetic arithmetic = !bfloat16 ? Arithmetic::float32
+                                : scaled  ? Arithmetic::bfloat16_through_float
+                                          : Arithmetic::bfloat16;
   try {
-    *found = &Convolution::get({pass, activations, filter, x->n, x->c, x->h, x->w, w->k, w->h, w->w, y->h,
-                                y->w, o.padding_h, o.padding_w, o.stride_h, o.stride_w,
+    *found = &Convolution::get({pass, arithmetic, activations, filter, x->n, x->c, x->h, x->w, w->k, w->h,
+                                w->w, y->h, y->w, o.padding_h, o.padding_w, o.stride_h, o.stride_w,
                                 hostcuda::onednn::call_threads()});
   } catch (const dnnl::error& error) {
     return error.status == dnnl_unimplemented || error.status == dnnl_invalid_arguments
@@ -133,17 +137,17 @@ cudnnStatus_t run(const char* name, cudnnStatus_t algorithm, cudnnHandle_t handl
   if (handle == nullptr || alpha == nullptr || beta == nullptr || t.x == nullptr || t.w == nullptr ||
       t.y == nullptr)
     return CUDNN_STATUS_BAD_PARAM;
+  const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
   const Convolution* found = nullptr;
-  const cudnnStatus_t status =
-      find(pass, t.x_descriptor, t.w_descriptor, convolution, t.y_descriptor, &found);
+  const cudnnStatus_t status = find(pass, t.x_descriptor, t.w_descriptor, convolution, t.y_descriptor, &found,
+                                    scale != 1 || keep != 0);
   if (status != CUDNN_STATUS_SUCCESS) return status;
   if (algorithm != CUDNN_STATUS_SUCCESS) return algorithm;
   if (bytes < found->workspace_bytes()) return CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT;
   if (workspace == nullptr && found->workspace_bytes() > 0) return CUDNN_STATUS_BAD_PARAM;
-  const auto call = [found, scale = *static_cast<const float*>(alpha),
-                     keep = *static_cast<const float*>(beta), x = const_cast<void*>(t.x),
-                     w = const_cast<void*>(t.w), y = const_cast<void*>(t.y),
-                     workspace] { found->run(scale, x, w, y, workspace, keep); };
+  const hostcuda::ConvolutionData data{const_cast<void*>(t.x), const_cast<void*>(t.w),
+                                       const_cast<void*>(t.y)};
+  const auto call = [found, scale, keep, data, workspace] { found->run(scale, data, workspace, keep); };
   return hostcuda::enqueue_call(name, call, handle->stream) == cudaSuccess
              ? CUDNN_STATUS_SUCCESS
              : CUDNN_STATUS_EXECUTION_FAILED_CUDART;

@@ -16,6 +16,13 @@ inline const dnnl::engine& cpu() {
   return engine;
 }
 
+// Whether the processor multiplies bfloat16. Where it does not, oneDNN refuses, or computes in float and cuts
+// every operand in every tile, which takes twice as long as float alone.
+inline bool has_bfloat16() {
+  constexpr auto kWanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kWanted) == kWanted;
+}
+
 // The OpenMP threads that a call may use. Only one where races are looked for: the runtime library of OpenMP
 // is not instrumented, so its hand-overs would look like races.
 inline int call_threads() {

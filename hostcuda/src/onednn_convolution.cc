@@ -2,15 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <mutex>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "onednn.h"
-#include "onednn_operands.h"
-#include "onednn_rehearsal.h"
 
 namespace hostcuda::onednn {
 namespace {
@@ -22,21 +19,52 @@ size_t aligned(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+memory::data_type element(const ConvolutionProblem& p) {
+  return p.arithmetic == Arithmetic::float32 ? memory::data_type::f32 : memory::data_type::bf16;
+}
+
+// A gradient of weights is a sum over the batch: float until it is whole.
+memory::data_type weights_element(const ConvolutionProblem& p) {
+  return p.pass == Pass::backward_filter ? memory::data_type::f32 : element(p);
+}
+
 ConvolutionOperands describe(const ConvolutionProblem& p) {
   using tag = memory::format_tag;
-  const auto type = memory::data_type::f32;
   const tag layout = p.activations == Layout::nhwc ? tag::nhwc : tag::nchw;
-  return {memory::desc({p.n, p.c, p.h, p.w}, type, layout),
-          memory::desc({p.k, p.c, p.kernel_h, p.kernel_w}, type, tag::any),
-          memory::desc({p.n, p.k, p.out_h, p.out_w}, type, layout),
+  return {memory::desc({p.n, p.c, p.h, p.w}, element(p), layout),
+          memory::desc({p.k, p.c, p.kernel_h, p.kernel_w}, weights_element(p), tag::any),
+          memory::desc({p.n, p.k, p.out_h, p.out_w}, element(p), layout),
           {p.stride_h, p.stride_w},
           {p.padding_h, p.padding_w}};
 }
 
+dnnl::primitive_attr caller_gives_scratch() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+bool is_reference(const dnnl::primitive_desc_base& description) {
+  return std::string_view(description.impl_info_str()).starts_with("ref");
+}
+
 }  // namespace
 
-struct Convolution::Prepared {
-  ConvolutionProblem problem;
+bool multiplies_bfloat16(const ConvolutionProblem& problem) {
+  if (!has_bfloat16()) return false;
+  const ThreadScope threads(problem.threads);
+  const ConvolutionOperands operands = describe(problem);
+  try {
+    if (problem.pass == Pass::forward) return !is_reference(forward(operands, caller_gives_scratch()));
+    if (problem.pass == Pass::backward_data)
+      return !is_reference(backward_data(operands, caller_gives_scratch()));
+    return !is_reference(backward_weights(operands, caller_gives_scratch()));
+  } catch (const dnnl::error&) {
+    return false;
+  }
+}
+
+struct OnednnConvolution::Prepared {
   memory::desc x, w, y;   // as the caller has them
   memory::desc packed_w;  // as oneDNN wants the weights
   memory::desc scratch;
@@ -52,13 +80,12 @@ struct Operands {
   std::unordered_map<int, memory> arguments;
 
   template <typename Prepared>
-  explicit Operands(const Prepared& p)
+  Operands(const Prepared& p, Pass pass)
       : x(p.x, cpu(), DNNL_MEMORY_NONE),
         w(p.w, cpu(), DNNL_MEMORY_NONE),
         y(p.y, cpu(), DNNL_MEMORY_NONE),
         packed_w(p.packed_w, cpu(), DNNL_MEMORY_NONE),
         scratch(p.scratch, cpu(), DNNL_MEMORY_NONE) {
-    const Pass pass = p.problem.pass;
     arguments = {
         {pass == Pass::backward_data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, x},
         {pass == Pass::backward_filter ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, p.reorder ? packed_w : w},
@@ -77,98 +104,72 @@ void blend(float alpha, const float* computed, float beta, float* result, size_t
 
 }  // namespace
 
-Convolution::~Convolution() = default;
+OnednnConvolution::~OnednnConvolution() = default;
 
-Convolution::Convolution(const ConvolutionProblem& problem)
-    : prepared_([&] {
-        auto p = std::make_unique<Prepared>();
-        const ThreadScope threads(problem.threads);
-        const ConvolutionOperands operands = describe(problem);
-        dnnl::primitive_attr attributes;
-        attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-        p->problem = problem;
-        p->x = operands.x;
-        p->y = operands.y;
-        p->w = memory::desc(
-            {problem.k, problem.c, problem.kernel_h, problem.kernel_w}, memory::data_type::f32,
-            problem.filter == Layout::nhwc ? memory::format_tag::ohwi : memory::format_tag::oihw);
-        if (problem.pass == Pass::forward) {
+OnednnConvolution::OnednnConvolution(const ConvolutionProblem& p)
+    : Convolution(p), prepared_([&] {
+        auto prepared = std::make_unique<Prepared>();
+        const ThreadScope threads(p.threads);
+        const ConvolutionOperands operands = describe(p);
+        const dnnl::primitive_attr attributes = caller_gives_scratch();
+        prepared->x = operands.x;
+        prepared->y = operands.y;
+        prepared->w =
+            memory::desc({p.k, p.c, p.kernel_h, p.kernel_w}, element(p),
+                         p.filter == Layout::nhwc ? memory::format_tag::ohwi : memory::format_tag::oihw);
+        if (p.pass == Pass::forward) {
           const auto description = forward(operands, attributes);
-          p->packed_w = description.weights_desc();
-          p->scratch = description.scratchpad_desc();
-          p->pass = dnnl::convolution_forward(description);
-        } else if (problem.pass == Pass::backward_data) {
+          prepared->packed_w = description.weights_desc();
+          prepared->scratch = description.scratchpad_desc();
+          prepared->pass = dnnl::convolution_forward(description);
+        } else if (p.pass == Pass::backward_data) {
           const auto description = backward_data(operands, attributes);
-          p->packed_w = description.weights_desc();
-          p->scratch = description.scratchpad_desc();
-          p->pass = dnnl::convolution_backward_data(description);
+          prepared->packed_w = description.weights_desc();
+          prepared->scratch = description.scratchpad_desc();
+          prepared->pass = dnnl::convolution_backward_data(description);
         } else {
           const auto description = backward_weights(operands, attributes);
-          p->packed_w = description.diff_weights_desc();
-          p->scratch = description.scratchpad_desc();
-          p->pass = dnnl::convolution_backward_weights(description);
+          prepared->packed_w = description.diff_weights_desc();
+          prepared->scratch = description.scratchpad_desc();
+          prepared->pass = dnnl::convolution_backward_weights(description);
         }
-        if (p->packed_w != p->w) {
-          const bool gradient = problem.pass == Pass::backward_filter;
-          p->reorder.emplace(dnnl::reorder::primitive_desc(cpu(), gradient ? p->packed_w : p->w, cpu(),
-                                                           gradient ? p->w : p->packed_w));
+        if (prepared->packed_w != prepared->w) {
+          const bool gradient = p.pass == Pass::backward_filter;
+          prepared->reorder.emplace(
+              dnnl::reorder::primitive_desc(cpu(), gradient ? prepared->packed_w : prepared->w, cpu(),
+                                            gradient ? prepared->w : prepared->packed_w));
         }
-        return p;
+        return prepared;
       }()) {}
 
-const Convolution& Convolution::get(const ConvolutionProblem& problem) {
-  static std::mutex mutex;
-  // Never destroyed: a worker may still run one while the process ends.
-  static auto& known = *new std::map<ConvolutionProblem, std::unique_ptr<const Convolution>>;
-  const std::lock_guard lock(mutex);
-  const auto found = known.find(problem);
-  if (found != known.end()) return *found->second;
-  const Convolution& made =
-      *known.emplace(problem, std::unique_ptr<const Convolution>(new Convolution(problem))).first->second;
-  const Prepared& p = *made.prepared_;
-  std::vector<std::byte> x(p.x.get_size()), w(p.w.get_size()), y(p.y.get_size()),
-      workspace(made.workspace_bytes());
-  rehearse([&] { made.run(1, x.data(), w.data(), y.data(), workspace.data(), 0); });
-  return made;
-}
-
-size_t Convolution::workspace_bytes() const {
+size_t OnednnConvolution::workspace_bytes() const {
   const size_t packed = prepared_->reorder ? aligned(prepared_->packed_w.get_size()) : 0;
   const size_t scratch = aligned(prepared_->scratch.get_size());
-  // The caller's workspace may start at any address.
   return packed + scratch == 0 ? 0 : packed + scratch + kAlignment;
 }
 
-void Convolution::run(float alpha, void* x, void* w, void* y, void* workspace, float beta) const {
+void OnednnConvolution::compute(float alpha, ConvolutionData data, void* workspace, float beta) const {
   const Prepared& p = *prepared_;
-  const Pass pass = p.problem.pass;
-  const memory::desc& result_desc = pass == Pass::forward ? p.y : pass == Pass::backward_data ? p.x : p.w;
-  void*& result = pass == Pass::forward ? y : pass == Pass::backward_data ? x : w;
-  void* const destination = result;
-  if (pass != Pass::backward_data) check_read(x, p.x.get_size());
-  if (pass != Pass::backward_filter) check_read(w, p.w.get_size());
-  if (pass != Pass::forward) check_read(y, p.y.get_size());
-  check_write(destination, result_desc.get_size());
-  check_write(workspace, workspace_bytes());
+  void* const destination = data.result(problem.pass);
 
   // The rare call that scales or adds computes beside the result first.
   thread_local std::vector<float> beside;
-  const size_t count = result_desc.get_size() / sizeof(float);
+  const size_t count = problem.result_count();
   const bool direct = alpha == 1 && beta == 0;
   if (!direct) {
     if (beside.size() < count) beside.resize(count);
-    result = beside.data();
+    data.result(problem.pass) = beside.data();
   }
 
-  const ThreadScope threads(p.problem.threads);
+  const ThreadScope threads(problem.threads);
   thread_local dnnl::stream stream(cpu());
   thread_local std::unordered_map<const Convolution*, Operands> bound;
-  Operands& operands = bound.try_emplace(this, p).first->second;
+  Operands& operands = bound.try_emplace(this, p, problem.pass).first->second;
   const auto start =
       reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(workspace) + kAlignment - 1) & ~(kAlignment - 1));
-  operands.x.set_data_handle(x);
-  operands.w.set_data_handle(w);
-  operands.y.set_data_handle(y);
+  operands.x.set_data_handle(data.x);
+  operands.w.set_data_handle(data.w);
+  operands.y.set_data_handle(data.y);
   char* scratch = start;
   if (p.reorder) {
     operands.packed_w.set_data_handle(start);
@@ -176,9 +177,10 @@ void Convolution::run(float alpha, void* x, void* w, void* y, void* workspace, f
   }
   operands.scratch.set_data_handle(scratch);
 
-  if (p.reorder && pass != Pass::backward_filter) p.reorder->execute(stream, operands.w, operands.packed_w);
+  const bool gradient = problem.pass == Pass::backward_filter;
+  if (p.reorder && !gradient) p.reorder->execute(stream, operands.w, operands.packed_w);
   p.pass.execute(stream, operands.arguments);
-  if (p.reorder && pass == Pass::backward_filter) p.reorder->execute(stream, operands.packed_w, operands.w);
+  if (p.reorder && gradient) p.reorder->execute(stream, operands.packed_w, operands.w);
   stream.wait();
 
   if (!direct) blend(alpha, beside.data(), beta, static_cast<float*>(destination), count);
