@@ -2,6 +2,7 @@
 // whose tolerance follows from the arithmetic.
 #pragma once
 
+#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -73,4 +74,26 @@ inline void expect_close(const std::vector<float>& got, const std::vector<Sum>& 
   ASSERT_EQ(got.size(), wanted.size());
   for (size_t i = 0; i < got.size(); ++i)
     ASSERT_NEAR(got[i], wanted[i].value, wanted[i].tolerance()) << "at element " << i;
+}
+
+inline std::vector<__nv_bfloat16> to_bfloat16(const std::vector<float>& values) {
+  std::vector<__nv_bfloat16> result;
+  for (const float value : values) result.push_back(__float2bfloat16_rn(value));
+  return result;
+}
+
+inline std::vector<float> to_floats(const std::vector<__nv_bfloat16>& values) {
+  std::vector<float> result;
+  for (const __nv_bfloat16 value : values) result.push_back(__bfloat162float(value));
+  return result;
+}
+
+// A float32 sum that was rounded to bfloat16 once: 8 bits, so by a relative 2^-8 at most.
+inline void expect_close(const std::vector<__nv_bfloat16>& got, const std::vector<Sum>& wanted) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double sum = wanted[i].tolerance();
+    ASSERT_NEAR(__bfloat162float(got[i]), wanted[i].value, sum + (std::fabs(wanted[i].value) + sum) / 256)
+        << "at element " << i;
+  }
 }
