@@ -3,17 +3,16 @@
 #include "nn/data/replace_file.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <iterator>
 #include <span>
 #include <thread>
 #include <vector>
 
+#include "tests/full_disk.h"
 #include "tests/nn/idx_files.h"
 
 namespace lockstep::data {
@@ -65,24 +64,6 @@ TEST(ReplaceFile, NamesAPlaceThatCannotBeWritten) {
             occupied.string() + ": cannot write: Is a directory");
   EXPECT_EQ(files_in(folder), 1) << "the folder, and no temporary file beside it";
 }
-
-// A limit on the size of files stands in for a full disk: both make write() fail in the middle.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-
- private:
-  void (*handler_)(int);
-  rlimit before_;
-};
 
 TEST(ReplaceFile, LeavesTheOldFileAndNoOtherWhereTheDiskIsFull) {
   const TemporaryFolder folder;
