@@ -1,6 +1,6 @@
-// GFLOP/s of every pass of LeNet's convolutions at batch 256: the direct kernel against cuDNN. This is what
-// the limit in kernels/conv.cu, up to which the direct kernel is chosen, rests on. HOSTCUDA_THREADS=1 for one
-// core.
+// GFLOP/s of every pass of LeNet's convolutions at batch 256 and of ResNet-18's at batch 64: cuDNN's first
+// deterministic algorithm and, where channels are few, the direct kernel. This is what the limit in
+// kernels/conv.cu, up to which the direct kernel is chosen, rests on. HOSTCUDA_THREADS=1 for one core.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -27,6 +27,21 @@ constexpr Layer kLayers[] = {
     {"1to20_3x3", {256, 28, 28, 1, 20, 3, 3, 1, 0}},
     {"20to50_5x5", {256, 13, 13, 20, 50, 5, 5, 1, 0}},
     {"32to32_3x3", {256, 14, 14, 32, 32, 3, 3, 1, 1}},
+};
+
+// ResNet-18's on 28x28 images, with how often each occurs.
+constexpr Layer kResNetLayers[] = {
+    {"stem_1to64_3x3_at28", {64, 28, 28, 1, 64, 3, 3, 1, 1}},
+    {"4x_64_3x3_at28", {64, 28, 28, 64, 64, 3, 3, 1, 1}},
+    {"3x_128_3x3_at14", {64, 14, 14, 128, 128, 3, 3, 1, 1}},
+    {"3x_256_3x3_at7", {64, 7, 7, 256, 256, 3, 3, 1, 1}},
+    {"3x_512_3x3_at4", {64, 4, 4, 512, 512, 3, 3, 1, 1}},
+    {"64to128_3x3_stride2", {64, 28, 28, 64, 128, 3, 3, 2, 1}},
+    {"128to256_3x3_stride2", {64, 14, 14, 128, 256, 3, 3, 2, 1}},
+    {"256to512_3x3_stride2", {64, 7, 7, 256, 512, 3, 3, 2, 1}},
+    {"64to128_1x1_stride2", {64, 28, 28, 64, 128, 1, 1, 2, 0}},
+    {"128to256_1x1_stride2", {64, 14, 14, 128, 256, 1, 1, 2, 0}},
+    {"256to512_1x1_stride2", {64, 7, 7, 256, 512, 1, 1, 2, 0}},
 };
 
 // Device memory for one pass: operands, result and workspace.
@@ -78,20 +93,26 @@ void run(benchmark::State& state, const Conv2dShape& s, ConvPass pass, bool dire
   cudaStreamDestroy(context.stream);
 }
 
-const bool registered = [] {
-  for (const Layer& layer : kLayers)
-    for (const auto& [pass, name] :
-         {std::pair{ConvPass::forward, "forward"}, std::pair{ConvPass::backward_data, "backward_data"},
-          std::pair{ConvPass::backward_filter, "backward_filter"}})
-      for (const bool direct : {true, false})
+void register_layer(const Layer& layer, bool with_direct) {
+  for (const auto& [pass, name] :
+       {std::pair{ConvPass::forward, "forward"}, std::pair{ConvPass::backward_data, "backward_data"},
+        std::pair{ConvPass::backward_filter, "backward_filter"}})
+    for (const bool direct : {true, false})
+      if (!direct || with_direct)
         benchmark::RegisterBenchmark(
             (std::string(layer.name) + "/" + name + (direct ? "/direct" : "/cudnn")).c_str(),
             [shape = layer.shape, pass = pass, direct](benchmark::State& state) {
               run(state, shape, pass, direct);
             })
+            ->MeasureProcessCPUTime()
             ->UseRealTime()
             ->Unit(benchmark::kMillisecond)
             ->MinTime(0.05);
+}
+
+const bool registered = [] {
+  for (const Layer& layer : kLayers) register_layer(layer, true);
+  for (const Layer& layer : kResNetLayers) register_layer(layer, layer.shape.in_channels == 1);
   return true;
 }();
 

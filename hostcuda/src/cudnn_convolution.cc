@@ -1,24 +1,28 @@
-// cuDNN's convolution calls: what they accept, their algorithms and workspaces. The work is a Convolution of
-// oneDNN, enqueued on the handle's stream.
+// cuDNN's convolution calls: what they accept, their algorithms and workspaces. The work is enqueued on the
+// handle's stream: our own Winograd convolution, where it covers the shape, or a Convolution of oneDNN.
 //
 // What NVIDIA's documentation restricts for NHWC filters is restricted here: the tensors are packed NHWC too;
 // forward has IMPLICIT_GEMM and IMPLICIT_PRECOMP_GEMM, both backward passes have ALGO_0 and ALGO_1, in
 // float32 (cuDNN API reference, "cudnnConvolutionForward" and "cudnnConvolutionBackwardFilter", supported
 // algorithms for wDesc or dwDesc in CUDNN_TENSOR_NHWC). It names no multiple that float32 channel counts must
-// have, so 1, 6 or 50 channels are accepted. Those algorithms are the only ones here, for NCHW as well;
-// tensors that are not packed, groups, dilation and flipped filters are not covered.
+// have, so 1, 6 or 50 channels are accepted. Those algorithms are here for NCHW as well. WINOGRAD_NONFUSED is
+// here for NHWC, and only where it is the fastest; NVIDIA has it for NCHW filters. Tensors that are not
+// packed, groups, dilation and flipped filters are not covered.
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "convolution.h"
 #include "cudnn_descriptors.h"
 #include "cudnn_handle.h"
-#include "hostcuda/launch.h"
 #include "onednn.h"
+#include "share.h"
+#include "winograd.h"
 
 namespace {
 
+namespace winograd = hostcuda::winograd;
 using hostcuda::Arithmetic;
 using hostcuda::Convolution;
+using hostcuda::ConvolutionProblem;
 using hostcuda::Layout;
 using hostcuda::Pass;
 
@@ -35,9 +39,9 @@ int output_size(int input, int padding, int kernel, int dilation, int stride) {
   return room < 0 ? 0 : room / stride + 1;
 }
 
-cudnnStatus_t find(Pass pass, const cudnnTensorStruct* x, const cudnnFilterStruct* w,
-                   const cudnnConvolutionStruct* convolution, const cudnnTensorStruct* y,
-                   const Convolution** found, bool scaled = false) {
+cudnnStatus_t describe(Pass pass, const cudnnTensorStruct* x, const cudnnFilterStruct* w,
+                       const cudnnConvolutionStruct* convolution, const cudnnTensorStruct* y,
+                       ConvolutionProblem* problem, bool scaled = false) {
   if (x == nullptr || w == nullptr || convolution == nullptr || y == nullptr || x->n == 0 || w->k == 0 ||
       y->n == 0 || convolution->stride_h == 0)
     return CUDNN_STATUS_BAD_PARAM;
@@ -62,10 +66,15 @@ cudnnStatus_t find(Pass pass, const cudnnTensorStruct* x, const cudnnFilterStruc
   const Arithmetic arithmetic = !bfloat16 ? Arithmetic::float32
                                 : scaled  ? Arithmetic::bfloat16_through_float
                                           : Arithmetic::bfloat16;
+  *problem = {pass, arithmetic,  activations, filter,     x->n,       x->c,
+              x->h, x->w,        w->k,        w->h,       w->w,       y->h,
+              y->w, o.padding_h, o.padding_w, o.stride_h, o.stride_w, hostcuda::onednn::call_threads()};
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t prepare(const ConvolutionProblem& problem, const Convolution** found) {
   try {
-    *found = &Convolution::get({pass, arithmetic, activations, filter, x->n, x->c, x->h, x->w, w->k, w->h,
-                                w->w, y->h, y->w, o.padding_h, o.padding_w, o.stride_h, o.stride_w,
-                                hostcuda::onednn::call_threads()});
+    *found = &Convolution::get(problem);
   } catch (const dnnl::error& error) {
     return error.status == dnnl_unimplemented || error.status == dnnl_invalid_arguments
                ? CUDNN_STATUS_NOT_SUPPORTED
@@ -74,52 +83,80 @@ cudnnStatus_t find(Pass pass, const cudnnTensorStruct* x, const cudnnFilterStruc
   return CUDNN_STATUS_SUCCESS;
 }
 
-// The best algorithm comes first; the code behind them is the same.
-constexpr cudnnConvolutionFwdAlgo_t kForward[] = {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
-                                                  CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM};
-constexpr cudnnConvolutionBwdDataAlgo_t kBackwardData[] = {CUDNN_CONVOLUTION_BWD_DATA_ALGO_1,
-                                                           CUDNN_CONVOLUTION_BWD_DATA_ALGO_0};
-constexpr cudnnConvolutionBwdFilterAlgo_t kBackwardFilter[] = {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,
-                                                               CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0};
+// The best algorithm comes first. The code behind the other two is the same.
+template <typename Algorithm>
+struct Algorithms {
+  Algorithm winograd, library[2];
+};
+
+constexpr Algorithms<cudnnConvolutionFwdAlgo_t> kForward = {
+    CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED,
+    {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM}};
+constexpr Algorithms<cudnnConvolutionBwdDataAlgo_t> kBackwardData = {
+    CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED,
+    {CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, CUDNN_CONVOLUTION_BWD_DATA_ALGO_0}};
+constexpr Algorithms<cudnnConvolutionBwdFilterAlgo_t> kBackwardFilter = {
+    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED,
+    {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0}};
+
+enum class Method { winograd, library, none };
 
 template <typename Algorithm>
-cudnnStatus_t check_algorithm(const Algorithm (&known)[2], Algorithm algorithm) {
-  return algorithm == known[0] || algorithm == known[1] ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
+Method method(const Algorithms<Algorithm>& known, Algorithm algorithm) {
+  if (algorithm == known.winograd) return Method::winograd;
+  return algorithm == known.library[0] || algorithm == known.library[1] ? Method::library : Method::none;
 }
 
 template <typename Algorithm, typename Perf>
-cudnnStatus_t list_algorithms(const Algorithm (&known)[2], cudnnHandle_t handle, Pass pass,
+cudnnStatus_t list_algorithms(const Algorithms<Algorithm>& known, cudnnHandle_t handle, Pass pass,
                               const cudnnTensorStruct* x, const cudnnFilterStruct* w,
                               const cudnnConvolutionStruct* convolution, const cudnnTensorStruct* y,
                               int requested, int* returned, Perf* results) {
   if (handle == nullptr || returned == nullptr || results == nullptr || requested < 1)
     return CUDNN_STATUS_BAD_PARAM;
-  const Convolution* found = nullptr;
-  const cudnnStatus_t status = find(pass, x, w, convolution, y, &found);
+  ConvolutionProblem problem;
+  const cudnnStatus_t status = describe(pass, x, w, convolution, y, &problem);
   if (status != CUDNN_STATUS_SUCCESS) return status;
-  *returned = requested < 2 ? 1 : 2;
-  for (int i = 0; i < *returned; ++i)
-    results[i] = {known[i],
-                  CUDNN_STATUS_SUCCESS,
-                  -1.0f,
-                  found->workspace_bytes(),
-                  CUDNN_DETERMINISTIC,
-                  convolution->math,
-                  {0, 0, 0}};
+  int count = 0;
+  const auto answer = [&](Algorithm algorithm, size_t workspace) {
+    results[count++] = {algorithm,           CUDNN_STATUS_SUCCESS, -1.0f,    workspace,
+                        CUDNN_DETERMINISTIC, convolution->math,    {0, 0, 0}};
+  };
+  if (winograd::supports(problem)) answer(known.winograd, winograd::workspace_bytes(problem));
+  if (count < requested) {
+    const Convolution* found = nullptr;
+    const cudnnStatus_t prepared = prepare(problem, &found);
+    if (prepared != CUDNN_STATUS_SUCCESS && count == 0) return prepared;
+    for (int i = 0; i < 2 && found != nullptr && count < requested; ++i)
+      answer(known.library[i], found->workspace_bytes());
+  }
+  *returned = count;
   return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t workspace_size(cudnnStatus_t algorithm, cudnnHandle_t handle, Pass pass,
-                             const cudnnTensorStruct* x, const cudnnFilterStruct* w,
-                             const cudnnConvolutionStruct* convolution, const cudnnTensorStruct* y,
-                             size_t* bytes) {
+// The workspace of a pass by a method, and for the library what it runs.
+cudnnStatus_t prepare(Method method, const ConvolutionProblem& problem, const Convolution** found,
+                      size_t* bytes) {
+  if (method == Method::none || (method == Method::winograd && !winograd::supports(problem)))
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  if (method == Method::winograd) {
+    *bytes = winograd::workspace_bytes(problem);
+    return CUDNN_STATUS_SUCCESS;
+  }
+  const cudnnStatus_t status = prepare(problem, found);
+  if (status == CUDNN_STATUS_SUCCESS) *bytes = (*found)->workspace_bytes();
+  return status;
+}
+
+cudnnStatus_t workspace_size(Method method, cudnnHandle_t handle, Pass pass, const cudnnTensorStruct* x,
+                             const cudnnFilterStruct* w, const cudnnConvolutionStruct* convolution,
+                             const cudnnTensorStruct* y, size_t* bytes) {
   if (handle == nullptr || bytes == nullptr) return CUDNN_STATUS_BAD_PARAM;
-  const Convolution* found = nullptr;
-  const cudnnStatus_t status = find(pass, x, w, convolution, y, &found);
+  ConvolutionProblem problem;
+  const cudnnStatus_t status = describe(pass, x, w, convolution, y, &problem);
   if (status != CUDNN_STATUS_SUCCESS) return status;
-  if (algorithm != CUDNN_STATUS_SUCCESS) return algorithm;
-  *bytes = found->workspace_bytes();
-  return CUDNN_STATUS_SUCCESS;
+  const Convolution* found = nullptr;
+  return prepare(method, problem, &found, bytes);
 }
 
 struct Tensors {
@@ -131,24 +168,31 @@ struct Tensors {
   const void* y;
 };
 
-cudnnStatus_t run(const char* name, cudnnStatus_t algorithm, cudnnHandle_t handle, Pass pass,
-                  const void* alpha, const Tensors& t, const cudnnConvolutionStruct* convolution,
-                  void* workspace, size_t bytes, const void* beta) {
+cudnnStatus_t run(const char* name, Method method, cudnnHandle_t handle, Pass pass, const void* alpha,
+                  const Tensors& t, const cudnnConvolutionStruct* convolution, void* workspace, size_t bytes,
+                  const void* beta) {
   if (handle == nullptr || alpha == nullptr || beta == nullptr || t.x == nullptr || t.w == nullptr ||
       t.y == nullptr)
     return CUDNN_STATUS_BAD_PARAM;
+  ConvolutionProblem problem;
   const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
-  const Convolution* found = nullptr;
-  const cudnnStatus_t status = find(pass, t.x_descriptor, t.w_descriptor, convolution, t.y_descriptor, &found,
-                                    scale != 1 || keep != 0);
+  cudnnStatus_t status = describe(pass, t.x_descriptor, t.w_descriptor, convolution, t.y_descriptor, &problem,
+                                  scale != 1 || keep != 0);
   if (status != CUDNN_STATUS_SUCCESS) return status;
-  if (algorithm != CUDNN_STATUS_SUCCESS) return algorithm;
-  if (bytes < found->workspace_bytes()) return CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT;
-  if (workspace == nullptr && found->workspace_bytes() > 0) return CUDNN_STATUS_BAD_PARAM;
+  const Convolution* found = nullptr;
+  size_t needed = 0;
+  status = prepare(method, problem, &found, &needed);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  if (bytes < needed) return CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT;
+  if (workspace == nullptr && needed > 0) return CUDNN_STATUS_BAD_PARAM;
   const hostcuda::ConvolutionData data{const_cast<void*>(t.x), const_cast<void*>(t.w),
                                        const_cast<void*>(t.y)};
-  const auto call = [found, scale, keep, data, workspace] { found->run(scale, data, workspace, keep); };
-  return hostcuda::enqueue_call(name, call, handle->stream) == cudaSuccess
+  const auto call = [found, problem, scale, keep, data, workspace](hostcuda::Device& device) {
+    if (found == nullptr) return winograd::run(device, problem, scale, data, workspace, keep);
+    found->run(scale, data, workspace, keep);
+    return cudaSuccess;
+  };
+  return hostcuda::enqueue_shared_call(name, call, handle->stream) == cudaSuccess
              ? CUDNN_STATUS_SUCCESS
              : CUDNN_STATUS_EXECUTION_FAILED_CUDART;
 }
@@ -205,24 +249,23 @@ cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t handle, cons
                                                       const cudnnConvolutionDescriptor_t convolution,
                                                       const cudnnTensorDescriptor_t y,
                                                       cudnnConvolutionFwdAlgo_t algorithm, size_t* bytes) {
-  return workspace_size(check_algorithm(kForward, algorithm), handle, Pass::forward, x, w, convolution, y,
-                        bytes);
+  return workspace_size(method(kForward, algorithm), handle, Pass::forward, x, w, convolution, y, bytes);
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(
     cudnnHandle_t handle, const cudnnFilterDescriptor_t w, const cudnnTensorDescriptor_t dy,
     const cudnnConvolutionDescriptor_t convolution, const cudnnTensorDescriptor_t dx,
     cudnnConvolutionBwdDataAlgo_t algorithm, size_t* bytes) {
-  return workspace_size(check_algorithm(kBackwardData, algorithm), handle, Pass::backward_data, dx, w,
-                        convolution, dy, bytes);
+  return workspace_size(method(kBackwardData, algorithm), handle, Pass::backward_data, dx, w, convolution, dy,
+                        bytes);
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
     cudnnHandle_t handle, const cudnnTensorDescriptor_t x, const cudnnTensorDescriptor_t dy,
     const cudnnConvolutionDescriptor_t convolution, const cudnnFilterDescriptor_t dw,
     cudnnConvolutionBwdFilterAlgo_t algorithm, size_t* bytes) {
-  return workspace_size(check_algorithm(kBackwardFilter, algorithm), handle, Pass::backward_filter, x, dw,
-                        convolution, dy, bytes);
+  return workspace_size(method(kBackwardFilter, algorithm), handle, Pass::backward_filter, x, dw, convolution,
+                        dy, bytes);
 }
 
 cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha,
@@ -231,7 +274,7 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha,
                                       const cudnnConvolutionDescriptor_t convolution,
                                       cudnnConvolutionFwdAlgo_t algorithm, void* workspace, size_t bytes,
                                       const void* beta, const cudnnTensorDescriptor_t y_descriptor, void* y) {
-  return run("cudnnConvolutionForward", check_algorithm(kForward, algorithm), handle, Pass::forward, alpha,
+  return run("cudnnConvolutionForward", method(kForward, algorithm), handle, Pass::forward, alpha,
              {x_descriptor, x, w_descriptor, w, y_descriptor, y}, convolution, workspace, bytes, beta);
 }
 
@@ -242,9 +285,9 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alp
                                            cudnnConvolutionBwdDataAlgo_t algorithm, void* workspace,
                                            size_t bytes, const void* beta,
                                            const cudnnTensorDescriptor_t dx_descriptor, void* dx) {
-  return run("cudnnConvolutionBackwardData", check_algorithm(kBackwardData, algorithm), handle,
-             Pass::backward_data, alpha, {dx_descriptor, dx, w_descriptor, w, dy_descriptor, dy}, convolution,
-             workspace, bytes, beta);
+  return run("cudnnConvolutionBackwardData", method(kBackwardData, algorithm), handle, Pass::backward_data,
+             alpha, {dx_descriptor, dx, w_descriptor, w, dy_descriptor, dy}, convolution, workspace, bytes,
+             beta);
 }
 
 cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* alpha,
@@ -254,7 +297,7 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* a
                                              cudnnConvolutionBwdFilterAlgo_t algorithm, void* workspace,
                                              size_t bytes, const void* beta,
                                              const cudnnFilterDescriptor_t dw_descriptor, void* dw) {
-  return run("cudnnConvolutionBackwardFilter", check_algorithm(kBackwardFilter, algorithm), handle,
+  return run("cudnnConvolutionBackwardFilter", method(kBackwardFilter, algorithm), handle,
              Pass::backward_filter, alpha, {x_descriptor, x, dw_descriptor, dw, dy_descriptor, dy},
              convolution, workspace, bytes, beta);
 }

@@ -64,16 +64,14 @@ class ElementsWork : public Work {
 
 class CallWork : public Work {
  public:
-  CallWork(const char* name, std::function<void()> call) : name_(name), call_(std::move(call)) {}
+  CallWork(const char* name, std::function<cudaError_t(Device&)> call)
+      : name_(name), call_(std::move(call)) {}
   const char* name() const override { return name_; }
-  cudaError_t run(Device&) override {
-    call_();
-    return cudaSuccess;
-  }
+  cudaError_t run(Device& device) override { return call_(device); }
 
  private:
   const char* const name_;
-  const std::function<void()> call_;
+  const std::function<cudaError_t(Device&)> call_;
 };
 
 cudaError_t check_limits(const KernelLaunch& launch) {
@@ -114,6 +112,17 @@ cudaError_t enqueue_elements(int64_t n, std::function<void(int64_t, int64_t)> sl
 }
 
 cudaError_t enqueue_call(const char* name, std::function<void()> call, cudaStream_t stream) {
+  return enqueue_shared_call(
+      name,
+      [call = std::move(call)](Device&) {
+        call();
+        return cudaSuccess;
+      },
+      stream);
+}
+
+cudaError_t enqueue_shared_call(const char* name, std::function<cudaError_t(Device&)> call,
+                                cudaStream_t stream) {
   return device_call([&] {
     return enqueue_on_current(stream, [&] { return std::make_unique<CallWork>(name, std::move(call)); });
   });

@@ -26,4 +26,8 @@ void help(SharedJob& job);
 // done.
 cudaError_t share(Device& device, int slices, const std::function<cudaError_t(int)>& slice);
 
+// A library call, as enqueue_call's, whose work is shared: it gets the device that runs it.
+cudaError_t enqueue_shared_call(const char* name, std::function<cudaError_t(Device&)> call,
+                                cudaStream_t stream);
+
 }  // namespace hostcuda

@@ -97,32 +97,50 @@ class Problem {
   Problem(const Problem&) = delete;
   Problem& operator=(const Problem&) = delete;
 
-  static constexpr auto kForward = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
-  static constexpr auto kData = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
-  static constexpr auto kFilter = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
+  // What the calls below use: at first what every shape has.
+  cudnnConvolutionFwdAlgo_t forward = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+  cudnnConvolutionBwdDataAlgo_t backward_data = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
+  cudnnConvolutionBwdFilterAlgo_t backward_filter = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
+
+  // Takes the first algorithm that is reported for each pass; tells whether all three repeat bit for bit.
+  bool take_best() {
+    int count = 0;
+    cudnnConvolutionFwdAlgoPerf_t f;
+    cudnnConvolutionBwdDataAlgoPerf_t d;
+    cudnnConvolutionBwdFilterAlgoPerf_t g;
+    LOCKSTEP_CUDNN(cudnnGetConvolutionForwardAlgorithm_v7(handle, x, w, convolution, y, 1, &count, &f));
+    LOCKSTEP_CUDNN(cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, w, y, convolution, x, 1, &count, &d));
+    LOCKSTEP_CUDNN(
+        cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, x, y, convolution, w, 1, &count, &g));
+    forward = f.algo;
+    backward_data = d.algo;
+    backward_filter = g.algo;
+    return f.determinism == CUDNN_DETERMINISTIC && d.determinism == CUDNN_DETERMINISTIC &&
+           g.determinism == CUDNN_DETERMINISTIC;
+  }
 
   size_t workspace_bytes(Pass pass) const {
     size_t bytes = 0;
     if (pass == Pass::forward)
-      LOCKSTEP_CUDNN(cudnnGetConvolutionForwardWorkspaceSize(handle, x, w, convolution, y, kForward, &bytes));
+      LOCKSTEP_CUDNN(cudnnGetConvolutionForwardWorkspaceSize(handle, x, w, convolution, y, forward, &bytes));
     if (pass == Pass::backward_data)
       LOCKSTEP_CUDNN(
-          cudnnGetConvolutionBackwardDataWorkspaceSize(handle, w, y, convolution, x, kData, &bytes));
+          cudnnGetConvolutionBackwardDataWorkspaceSize(handle, w, y, convolution, x, backward_data, &bytes));
     if (pass == Pass::backward_filter)
-      LOCKSTEP_CUDNN(
-          cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, x, y, convolution, w, kFilter, &bytes));
+      LOCKSTEP_CUDNN(cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, x, y, convolution, w,
+                                                                    backward_filter, &bytes));
     return bytes;
   }
 
   cudnnStatus_t run(Pass pass, float alpha, void* x_data, void* w_data, void* y_data, float beta,
                     void* workspace, size_t bytes) const {
     if (pass == Pass::forward)
-      return cudnnConvolutionForward(handle, &alpha, x, x_data, w, w_data, convolution, kForward, workspace,
+      return cudnnConvolutionForward(handle, &alpha, x, x_data, w, w_data, convolution, forward, workspace,
                                      bytes, &beta, y, y_data);
     if (pass == Pass::backward_data)
-      return cudnnConvolutionBackwardData(handle, &alpha, w, w_data, y, y_data, convolution, kData, workspace,
-                                          bytes, &beta, x, x_data);
-    return cudnnConvolutionBackwardFilter(handle, &alpha, x, x_data, y, y_data, convolution, kFilter,
+      return cudnnConvolutionBackwardData(handle, &alpha, w, w_data, y, y_data, convolution, backward_data,
+                                          workspace, bytes, &beta, x, x_data);
+    return cudnnConvolutionBackwardFilter(handle, &alpha, x, x_data, y, y_data, convolution, backward_filter,
                                           workspace, bytes, &beta, w, w_data);
   }
 

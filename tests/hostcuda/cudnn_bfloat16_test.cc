@@ -110,8 +110,7 @@ TEST(CudnnBfloat16, RefusesOperandsOfDifferentTypes) {
   const Shape s{2, 16, 8, 8, 32, 3, 3, 1, 1};
   const auto status = [&](const Problem& p) {
     size_t bytes = 0;
-    return cudnnGetConvolutionForwardWorkspaceSize(p.handle, p.x, p.w, p.convolution, p.y, Problem::kForward,
-                                                   &bytes);
+    return cudnnGetConvolutionForwardWorkspaceSize(p.handle, p.x, p.w, p.convolution, p.y, p.forward, &bytes);
   };
   {
     const Problem p(s, CUDNN_DATA_BFLOAT16, CUDNN_DEFAULT_MATH);

@@ -239,7 +239,7 @@ TEST(CudnnConvolution, RefusesNhwcFiltersWithNchwTensors) {
   LOCKSTEP_CUDNN(cudnnSetTensor4dDescriptor(p.y, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 2, 4, 8, 8));
   size_t bytes = 0;
   EXPECT_EQ(category(cudnnGetConvolutionForwardWorkspaceSize(p.handle, p.x, p.w, p.convolution, p.y,
-                                                             Problem::kForward, &bytes)),
+                                                             p.forward, &bytes)),
             CUDNN_STATUS_NOT_SUPPORTED);
 }
 

@@ -1,0 +1,323 @@
+#include "winograd.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "config.h"
+#include "share.h"
+#include "winograd_lanes.h"
+#include "winograd_products.h"
+#include "winograd_transforms.h"
+
+namespace hostcuda::winograd {
+namespace {
+
+constexpr int kLine = 16;       // floats of a cache line
+constexpr int kMostTiles = 48;  // of a block: it and its products stay in a core's second cache
+constexpr int kDepth = 128;     // of a product: its panel of weights stays in the first cache
+constexpr int kMostPartialSums = 8;
+constexpr int64_t kPartialSumFloats = 3 << 20;  // of all partial sums of a filter's gradient together
+
+int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// Blocks of tiles of about the same size. All but the last have block_tiles.
+struct Blocks {
+  explicit Blocks(int64_t all)
+      : tiles(all),
+        count(divide_up(all, kMostTiles)),
+        block_tiles(static_cast<int>(divide_up(divide_up(all, count), kRows) * kRows)) {
+    count = divide_up(tiles, block_tiles);
+  }
+  int64_t first(int64_t block) const { return block * block_tiles; }
+  int size(int64_t block) const {
+    return static_cast<int>(std::min<int64_t>(block_tiles, tiles - first(block)));
+  }
+  // Of a transformed block with so many channels.
+  int64_t tile_step(int channels) const { return channels + kLine; }
+  int64_t point_step(int channels) const { return block_tiles * tile_step(channels) + kLine; }
+  int64_t floats(int channels) const { return kPoints * point_step(channels); }
+  Block at(float* start, int channels) const { return {start, point_step(channels), tile_step(channels)}; }
+
+  int64_t tiles, count;
+  int block_tiles;
+};
+
+// The output channels of a product, in panels.
+struct Panels {
+  explicit Panels(int channels, int panel_depth)
+      : count(static_cast<int>(divide_up(channels, kPanel))), all(channels), depth(panel_depth) {}
+  int first(int panel) const { return panel * kPanel; }
+  int width(int panel) const { return std::min(kPanel, all - first(panel)); }
+  int64_t point_step(int panel) const { return int64_t{depth} * width(panel) + kLine; }
+  int64_t start(int panel) const { return int64_t{kPoints} * (int64_t{depth} * kPanel + kLine) * panel; }
+  int64_t floats(int panels) const { return start(panels); }
+
+  int count, all, depth;
+};
+
+// A correlation of `images` with 3x3 weights: the forward pass, or the gradient of its input.
+struct Correlation {
+  int images;
+  TiledImages in, out;
+  bool turned;
+};
+
+TiledImages tiled(int height, int width, int channels, int tiled_height, int tiled_width, int top, int left) {
+  return {height,
+          width,
+          channels,
+          static_cast<int>(divide_up(tiled_height, kTile)),
+          static_cast<int>(divide_up(tiled_width, kTile)),
+          top,
+          left};
+}
+
+Correlation correlation(const ConvolutionProblem& p) {
+  if (p.pass == Pass::forward)
+    return {p.n, tiled(p.h, p.w, p.c, p.out_h, p.out_w, p.padding_h, p.padding_w),
+            tiled(p.out_h, p.out_w, p.k, p.out_h, p.out_w, 0, 0), false};
+  return {p.n, tiled(p.out_h, p.out_w, p.k, p.h, p.w, 2 - p.padding_h, 2 - p.padding_w),
+          tiled(p.h, p.w, p.c, p.h, p.w, 0, 0), true};
+}
+
+int64_t all_tiles(int images, const TiledImages& t) {
+  return int64_t{images} * t.tile_rows * t.tile_columns;
+}
+
+// Scratch memory of a worker, zero at first. It stays, and in the cache, from call to call; its size is
+// bounded by the blocks'.
+float* scratch(int64_t floats) {
+  thread_local std::vector<float> memory;
+  const auto wanted = static_cast<size_t>(floats) + kLine;
+  if (memory.size() < wanted) memory = std::vector<float>(wanted);
+  const auto address = reinterpret_cast<uintptr_t>(memory.data());
+  return memory.data() + (64 - address % 64) % 64 / sizeof(float);
+}
+
+// As many floats as an image may have channels: zeros to read, or a place to write what is not wanted.
+const float* zeros(int channels) {
+  thread_local std::vector<float> memory;
+  if (memory.size() < static_cast<size_t>(channels)) memory.resize(static_cast<size_t>(channels));
+  return memory.data();
+}
+
+cudaError_t for_each(Device& device, int64_t count, const std::function<void(int)>& f) {
+  const auto slice = [&](int i) {
+    f(i);
+    return cudaSuccess;
+  };
+  if (config().threads > 1) return share(device, static_cast<int>(count), slice);
+  for (int i = 0; i < static_cast<int>(count); ++i) f(i);
+  return cudaSuccess;
+}
+
+// One block of tiles times one panel of weights, transformed back into `out`.
+void multiply_panel(const Correlation& c, const Blocks& blocks, int64_t block, const float* v,
+                    const Panels& panels, int panel, const float* u, float* products, float* beyond,
+                    float alpha, float beta, float* out) {
+  const int depth = c.in.channels, tiles = blocks.size(block), width = panels.width(panel);
+  const Block sums = {products, int64_t{blocks.block_tiles} * kPanel + kLine, width};
+  for (int point = 0; point < kPoints; ++point)
+    for (int from = 0; from < depth; from += kDepth)
+      multiply(tiles, width, std::min(kDepth, depth - from),
+               {v + point * blocks.point_step(depth) + from, blocks.tile_step(depth), 1},
+               u + point * panels.point_step(panel) + int64_t{from} * width, width,
+               sums.start + point * sums.point_step, width, from > 0);
+  transform_output(c.out, sums, blocks.first(block), tiles, panels.first(panel), width, alpha, beta, beyond,
+                   out);
+}
+
+void transform_panel(const Correlation& c, const float* w, const Panels& panels, int panel, float* u) {
+  if (c.turned)
+    transform_turned_weights(w, c.out.channels, c.in.channels, panels.first(panel), panels.width(panel), u,
+                             panels.point_step(panel));
+  else
+    transform_weights(w, c.in.channels, panels.first(panel), panels.width(panel), u,
+                      panels.point_step(panel));
+}
+
+// Of the two operands of the products, the smaller one is transformed as a whole, into the workspace; the
+// other one block by block, by whoever needs it.
+struct CorrelationPlan {
+  explicit CorrelationPlan(const Correlation& c)
+      : blocks(all_tiles(c.images, c.in)),
+        panels(c.out.channels, c.in.channels),
+        all_weights(blocks.count * blocks.floats(c.in.channels) > panels.floats(panels.count)),
+        workspace_floats(all_weights ? panels.floats(panels.count)
+                                     : blocks.count * blocks.floats(c.in.channels)) {}
+  Blocks blocks;
+  Panels panels;
+  bool all_weights;
+  int64_t workspace_floats;
+};
+
+cudaError_t correlate(Device& device, const Correlation& c, float alpha, const float* in, const float* w,
+                      float* workspace, float beta, float* out) {
+  const CorrelationPlan plan(c);
+  const Blocks& blocks = plan.blocks;
+  const Panels& panels = plan.panels;
+  const int64_t block_floats = blocks.floats(c.in.channels), panel_floats = panels.floats(1);
+  const int64_t product_floats = kPoints * (int64_t{blocks.block_tiles} * kPanel + kLine);
+  const auto transform_block = [&](int64_t block, float* v) {
+    transform_input(c.in, in, blocks.first(block), blocks.size(block), 0, c.in.channels, zeros(c.in.channels),
+                    blocks.at(v, c.in.channels));
+  };
+  cudaError_t error;
+  if (plan.all_weights) {
+    error = for_each(device, panels.count, [&](int panel) {
+      transform_panel(c, w, panels, panel, workspace + panels.start(panel));
+    });
+    if (error != cudaSuccess) return error;
+    return for_each(device, blocks.count, [&](int block) {
+      float* const v = scratch(block_floats + product_floats + c.out.channels);
+      float* const products = v + block_floats;
+      transform_block(block, v);
+      for (int panel = 0; panel < panels.count; ++panel)
+        multiply_panel(c, blocks, block, v, panels, panel, workspace + panels.start(panel), products,
+                       products + product_floats, alpha, beta, out);
+    });
+  }
+  error = for_each(device, blocks.count,
+                   [&](int block) { transform_block(block, workspace + block * block_floats); });
+  if (error != cudaSuccess) return error;
+  return for_each(device, panels.count, [&](int panel) {
+    float* const u = scratch(panel_floats + product_floats + c.out.channels);
+    float* const products = u + panel_floats;
+    transform_panel(c, w, panels, panel, u);
+    for (int64_t block = 0; block < blocks.count; ++block)
+      multiply_panel(c, blocks, block, workspace + block * block_floats, panels, panel, u, products,
+                     products + product_floats, alpha, beta, out);
+  });
+}
+
+// The gradient of the weights is a product over all tiles. With more tiles than output channels, the tiles
+// are cut into a number of ranges that the shape alone determines, each of which has sums of its own. With
+// fewer, the sums are more than the operands, and are made one panel after the other.
+struct FilterPlan {
+  explicit FilterPlan(const ConvolutionProblem& p)
+      : x(tiled(p.h, p.w, p.c, p.out_h, p.out_w, p.padding_h, p.padding_w)),
+        dy(tiled(p.out_h, p.out_w, p.k, p.out_h, p.out_w, 0, 0)),
+        blocks(all_tiles(p.n, x)),
+        panels(p.c, p.k),
+        by_tiles(blocks.tiles > p.k),
+        ranges(by_tiles ? std::clamp<int64_t>(kPartialSumFloats / panels.floats(panels.count), 1,
+                                              std::min<int64_t>(kMostPartialSums, blocks.count))
+                        : 1),
+        workspace_floats(by_tiles ? ranges * panels.floats(panels.count)
+                                  : blocks.count * blocks.floats(p.k)) {}
+  TiledImages x, dy;
+  Blocks blocks;
+  Panels panels;
+  bool by_tiles;
+  int64_t ranges;
+  int64_t workspace_floats;
+};
+
+// sums[point][out][in of the panel] += the products of a block.
+void add_products(const FilterPlan& plan, int64_t block, const Block& dy, const Block& x, int panel,
+                  float* sums, bool add) {
+  const int width = plan.panels.width(panel);
+  for (int point = 0; point < kPoints; ++point)
+    multiply(plan.dy.channels, width, plan.blocks.size(block),
+             {dy.start + point * dy.point_step, 1, dy.tile_step}, x.start + point * x.point_step, x.tile_step,
+             sums + point * plan.panels.point_step(panel), width, add);
+}
+
+cudaError_t filter_gradient(Device& device, const ConvolutionProblem& problem, float alpha, const float* x,
+                            const float* dy, float* workspace, float beta, float* dw) {
+  const FilterPlan plan(problem);
+  const Blocks& blocks = plan.blocks;
+  const Panels& panels = plan.panels;
+  const int in = plan.x.channels, out = plan.dy.channels;
+  const auto transform_dy = [&](int64_t block, float* to) {
+    transform_gradient(plan.dy, dy, blocks.first(block), blocks.size(block), 0, out, zeros(out),
+                       blocks.at(to, out));
+  };
+  cudaError_t error;
+  if (plan.by_tiles) {
+    const int64_t sum_step = panels.floats(panels.count);
+    error = for_each(device, plan.ranges, [&](int range) {
+      float* const gradients = scratch(blocks.floats(out) + blocks.floats(in));
+      float* const inputs = gradients + blocks.floats(out);
+      const int64_t begin = blocks.count * range / plan.ranges,
+                    end = blocks.count * (range + 1) / plan.ranges;
+      for (int64_t block = begin; block < end; ++block) {
+        transform_dy(block, gradients);
+        transform_input(plan.x, x, blocks.first(block), blocks.size(block), 0, in, zeros(in),
+                        blocks.at(inputs, in));
+        for (int panel = 0; panel < panels.count; ++panel) {
+          Block part = blocks.at(inputs, in);
+          part.start += panels.first(panel);
+          add_products(plan, block, blocks.at(gradients, out), part, panel,
+                       workspace + range * sum_step + panels.start(panel), block > begin);
+        }
+      }
+    });
+    if (error != cudaSuccess) return error;
+    constexpr int kOutputs = 16;
+    return for_each(device, int64_t{panels.count} * (out / kOutputs), [&](int i) {
+      const int panel = i % panels.count, begin = i / panels.count * kOutputs;
+      transform_filter_gradient(workspace + panels.start(panel), static_cast<int>(plan.ranges), sum_step,
+                                panels.point_step(panel), panels.width(panel), begin, begin + kOutputs, in,
+                                panels.first(panel), alpha, beta, dw);
+    });
+  }
+  error = for_each(device, blocks.count,
+                   [&](int block) { transform_dy(block, workspace + block * blocks.floats(out)); });
+  if (error != cudaSuccess) return error;
+  return for_each(device, panels.count, [&](int panel) {
+    float* const sums = scratch(panels.floats(1) + blocks.floats(kPanel));
+    const int width = panels.width(panel);
+    const Block inputs = blocks.at(sums + panels.floats(1), kPanel);
+    for (int64_t block = 0; block < blocks.count; ++block) {
+      transform_input(plan.x, x, blocks.first(block), blocks.size(block), panels.first(panel), width,
+                      zeros(in), inputs);
+      add_products(plan, block, blocks.at(workspace + block * blocks.floats(out), out), inputs, panel, sums,
+                   block > 0);
+    }
+    transform_filter_gradient(sums, 1, 0, panels.point_step(panel), width, 0, out, in, panels.first(panel),
+                              alpha, beta, dw);
+  });
+}
+
+}  // namespace
+
+bool supports(const ConvolutionProblem& p) {
+  if (p.arithmetic != Arithmetic::float32 || p.activations != Layout::nhwc || p.filter != Layout::nhwc ||
+      p.kernel_h != 3 || p.kernel_w != 3 || p.stride_h != 1 || p.stride_w != 1)
+    return false;
+  if (p.c % 16 != 0 || p.k % 16 != 0 || p.padding_h > 2 || p.padding_w > 2) return false;
+  // Tiles reach beyond the images: at least a third of the products must be saved for all that.
+  const bool data = p.pass == Pass::backward_data;
+  const int64_t rows = data ? p.h : p.out_h, columns = data ? p.w : p.out_w;
+  const int64_t products = kPoints * divide_up(rows, kTile) * divide_up(columns, kTile);
+  return 3 * products <= 2 * (9 * rows * columns);
+}
+
+size_t workspace_bytes(const ConvolutionProblem& p) {
+  const int64_t floats = p.pass == Pass::backward_filter ? FilterPlan(p).workspace_floats
+                                                         : CorrelationPlan(correlation(p)).workspace_floats;
+  return static_cast<size_t>(floats + kLine) * sizeof(float);  // it is aligned here
+}
+
+cudaError_t run(Device& device, const ConvolutionProblem& p, float alpha, ConvolutionData data,
+                void* workspace, float beta) {
+  const auto address = (reinterpret_cast<uintptr_t>(workspace) + 63) / 64 * 64;
+  float* const aligned = reinterpret_cast<float*>(address);
+  float *const input = static_cast<float*>(data.x), *const weights = static_cast<float*>(data.w),
+               *const output = static_cast<float*>(data.y);
+  switch (p.pass) {
+    case Pass::forward:
+      return correlate(device, correlation(p), alpha, input, weights, aligned, beta, output);
+    case Pass::backward_data:
+      return correlate(device, correlation(p), alpha, output, weights, aligned, beta, input);
+    default:
+      return filter_gradient(device, p, alpha, input, output, aligned, beta, weights);
+  }
+}
+
+}  // namespace hostcuda::winograd

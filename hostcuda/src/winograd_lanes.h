@@ -1,0 +1,57 @@
+// The vector type of the Winograd convolutions: as wide as the instruction set's registers, never wider,
+// since the compiler then splits it through memory (vector_size(64) for AVX2 was 31 times slower).
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+namespace hostcuda::winograd {
+
+// kRows x kVectors vectors of sums stay in registers in a matrix product, with kVectors more for an operand.
+inline constexpr int kRows = 6;
+#if defined(__AVX512F__)
+inline constexpr int kLanes = 16;
+inline constexpr int kVectors = 4;
+#elif defined(__AVX__)
+inline constexpr int kLanes = 8;
+inline constexpr int kVectors = 2;
+#else
+inline constexpr int kLanes = 4;
+inline constexpr int kVectors = 2;
+#endif
+inline constexpr int kPanel = kVectors * kLanes;  // the columns that a product makes at a time
+
+typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float))));
+typedef int LaneIndices __attribute__((vector_size(kLanes * sizeof(int))));
+
+inline Lanes load(const float* p) {
+  Lanes value;
+  __builtin_memcpy(&value, p, sizeof(value));
+  return value;
+}
+
+inline void store(float* p, Lanes value) {
+  __builtin_memcpy(p, &value, sizeof(value));
+}
+
+// Exchanges the off-diagonal blocks of kBlock x kBlock values of two rows that are kBlock apart.
+template <int kBlock, int... kIndex>
+inline void exchange(Lanes& a, Lanes& b, std::integer_sequence<int, kIndex...>) {
+  const LaneIndices low = {((kIndex & kBlock) != 0 ? kLanes + (kIndex ^ kBlock) : kIndex)...};
+  const LaneIndices high = {((kIndex & kBlock) != 0 ? kLanes + kIndex : (kIndex ^ kBlock))...};
+  const Lanes upper = __builtin_shuffle(a, b, low);
+  b = __builtin_shuffle(a, b, high);
+  a = upper;
+}
+
+// rows[i] lane j becomes rows[j] lane i: blocks of half the size are exchanged, then those inside them.
+template <int kBlock = kLanes / 2>
+inline void transpose(Lanes (&rows)[kLanes]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i)
+    if ((i & kBlock) == 0)
+      exchange<kBlock>(rows[i], rows[i + kBlock], std::make_integer_sequence<int, kLanes>());
+  if constexpr (kBlock > 1) transpose<kBlock / 2>(rows);
+}
+
+}  // namespace hostcuda::winograd
