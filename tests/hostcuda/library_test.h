@@ -40,8 +40,8 @@ class DeviceArray {
   size_t count_;
 };
 
-inline std::vector<float> random_floats(size_t count, std::mt19937& generator) {
-  std::uniform_real_distribution<float> uniform(-1, 1);
+inline std::vector<float> random_floats(size_t count, std::mt19937& generator, float low = -1) {
+  std::uniform_real_distribution<float> uniform(low, 1);
   std::vector<float> values(count);
   for (float& value : values) value = uniform(generator);
   return values;
