@@ -1,12 +1,14 @@
-// cuBLAS's matrix products over dnnl_sgemm, which is row-major: a column-major matrix is its transpose in
-// row-major order, so C = op(A) op(B) is computed as C' = op(B)' op(A)'.
+// cuBLAS's matrix products: of floats over dnnl_sgemm, of bfloat16 in bfloat16_product.h. dnnl_sgemm is
+// row-major: a column-major matrix is its transpose in row-major order, so C = op(A) op(B) is computed as C'
+// = op(B)' op(A)'.
 #include <cstdint>
-#include <cstring>
 #include <mutex>
 #include <set>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
+#include "bfloat16_product.h"
 #include "cublas_handle.h"
 #include "hostcuda/launch.h"
 #include "onednn.h"
@@ -20,11 +22,12 @@ struct Product {
   bool transpose_a, transpose_b;
   int64_t m, n, k;
   const void *a, *b;
-  float* c;
+  void* c;
   int64_t lda, ldb, ldc;
   int64_t stride_a = 0, stride_b = 0, stride_c = 0;
   int64_t batches = 1;
-  bool bfloat16 = false;  // a and b; c is float always
+  bool bfloat16 = false;    // a and b, else float
+  bool bfloat16_c = false;  // float else
   // Host pointers are read at the call, device pointers when it runs.
   bool scalars_on_device;
   const float *alpha_pointer, *beta_pointer;
@@ -36,69 +39,95 @@ struct Product {
   int64_t b_columns() const { return transpose_b ? k : n; }
 };
 
+float load(float value) {
+  return value;
+}
+float load(__nv_bfloat16 value) {
+  return __bfloat162float(value);
+}
+void store(float value, float& to) {
+  to = value;
+}
+void store(float value, __nv_bfloat16& to) {
+  to = __float2bfloat16_rn(value);
+}
+
 // What BLAS does without a product to add: c = beta c, where 0 clears whatever was there, NaN included.
-void scale(const Product& p, float* c) {
+template <typename T>
+void scale(const Product& p, T* c) {
   for (int64_t column = 0; column < p.n; ++column)
     for (int64_t row = 0; row < p.m; ++row) {
-      float& element = c[column * p.ldc + row];
-      element = p.beta == 0 ? 0 : p.beta * element;
+      T& element = c[column * p.ldc + row];
+      store(p.beta == 0 ? 0 : p.beta * load(element), element);
     }
 }
 
-// A bfloat16 is the upper half of a float.
-const float* widen(const uint16_t* matrix, int64_t rows, int64_t columns, int64_t leading,
-                   std::vector<float>& wide) {
-  const size_t count = static_cast<size_t>(rows * columns);
-  if (wide.size() < count) wide.resize(count);
-  for (int64_t column = 0; column < columns; ++column)
-    for (int64_t row = 0; row < rows; ++row) {
-      const uint32_t bits = static_cast<uint32_t>(matrix[column * leading + row]) << 16;
-      std::memcpy(&wide[static_cast<size_t>(column * rows + row)], &bits, sizeof bits);
-    }
-  return wide.data();
-}
-
-void multiply(const Product& p, int64_t batch) {
-  using hostcuda::onednn::check_matrix;
-  const size_t element = p.bfloat16 ? sizeof(uint16_t) : sizeof(float);
-  const char* a_bytes = static_cast<const char*>(p.a) + batch * p.stride_a * static_cast<int64_t>(element);
-  const char* b_bytes = static_cast<const char*>(p.b) + batch * p.stride_b * static_cast<int64_t>(element);
-  float* c = p.c + batch * p.stride_c;
-  check_matrix(c, p.m, p.n, p.ldc, sizeof(float), true);
-  if (p.k == 0 || p.alpha == 0) return scale(p, c);
-  check_matrix(a_bytes, p.a_rows(), p.a_columns(), p.lda, element, false);
-  check_matrix(b_bytes, p.b_rows(), p.b_columns(), p.ldb, element, false);
-  const float* a = reinterpret_cast<const float*>(a_bytes);
-  const float* b = reinterpret_cast<const float*>(b_bytes);
-  int64_t lda = p.lda, ldb = p.ldb;
-  if (p.bfloat16) {
-    thread_local std::vector<float> wide_a, wide_b;
-    a = widen(reinterpret_cast<const uint16_t*>(a_bytes), p.a_rows(), p.a_columns(), p.lda, wide_a);
-    b = widen(reinterpret_cast<const uint16_t*>(b_bytes), p.b_rows(), p.b_columns(), p.ldb, wide_b);
-    lda = p.a_rows();
-    ldb = p.b_rows();
+// c = alpha product + beta c, computed in float and rounded once.
+template <typename T>
+void blend(const Product& p, const float* product, T* c) {
+  for (int64_t column = 0; column < p.n; ++column) {
+    const float* const from = product + column * p.m;
+    T* const to = c + column * p.ldc;
+    if (p.beta == 0)
+      for (int64_t row = 0; row < p.m; ++row) store(p.alpha * from[row], to[row]);
+    else
+      for (int64_t row = 0; row < p.m; ++row) store(p.alpha * from[row] + p.beta * load(to[row]), to[row]);
   }
-  dnnl_sgemm(p.transpose_b ? 'T' : 'N', p.transpose_a ? 'T' : 'N', p.n, p.m, p.k, p.alpha, b, ldb, a, lda,
-             p.beta, c, p.ldc);
+}
+
+// The matrices of one product of the batch.
+template <typename T, typename TC>
+void multiply(const Product& p, const T* a, const T* b, TC* c) {
+  using hostcuda::onednn::check_matrix;
+  check_matrix(c, p.m, p.n, p.ldc, sizeof(TC), true);
+  if (p.k == 0 || p.alpha == 0) return scale(p, c);
+  check_matrix(a, p.a_rows(), p.a_columns(), p.lda, sizeof(T), false);
+  check_matrix(b, p.b_rows(), p.b_columns(), p.ldb, sizeof(T), false);
+  if constexpr (std::is_same_v<T, float>) {
+    const hostcuda::onednn::ThreadScope threads(hostcuda::onednn::call_threads());
+    dnnl_sgemm(p.transpose_b ? 'T' : 'N', p.transpose_a ? 'T' : 'N', p.n, p.m, p.k, p.alpha, b, p.ldb, a,
+               p.lda, p.beta, c, p.ldc);
+  } else {
+    thread_local std::vector<float> product;
+    const size_t count = static_cast<size_t>(p.m * p.n);
+    if (product.size() < count) product.resize(count);
+    hostcuda::multiply(
+        {p.transpose_a, p.transpose_b, p.m, p.n, p.k, p.lda, p.ldb, hostcuda::onednn::call_threads()}, a, b,
+        product.data());
+    blend(p, product.data(), c);
+  }
+}
+
+template <typename T, typename TC>
+void multiply_all(const Product& p) {
+  for (int64_t i = 0; i < p.batches; ++i)
+    multiply(p, static_cast<const T*>(p.a) + i * p.stride_a, static_cast<const T*>(p.b) + i * p.stride_b,
+             static_cast<TC*>(p.c) + i * p.stride_c);
+}
+
+void multiply_all(const Product& p) {
+  if (!p.bfloat16) return multiply_all<float, float>(p);
+  p.bfloat16_c ? multiply_all<__nv_bfloat16, __nv_bfloat16>(p) : multiply_all<__nv_bfloat16, float>(p);
 }
 
 // Runs the product of zeros once, unless one of its shape has run before.
 void rehearse_shape(Product p) {
-  using Shape = std::tuple<bool, bool, int64_t, int64_t, int64_t, bool>;
+  using Shape = std::tuple<bool, bool, int64_t, int64_t, int64_t, int64_t, int64_t, bool, bool>;
+  // A float product has one code for all leading dimensions.
+  const int64_t lda = p.bfloat16 ? p.lda : 0, ldb = p.bfloat16 ? p.ldb : 0;
   static std::mutex mutex;
   static auto& known = *new std::set<Shape>;
   const std::lock_guard lock(mutex);
-  if (!known.insert({p.transpose_a, p.transpose_b, p.m, p.n, p.k, p.beta == 0}).second) return;
-  const std::vector<float> a(static_cast<size_t>(p.m * p.k)), b(static_cast<size_t>(p.k * p.n));
+  if (!known.insert({p.transpose_a, p.transpose_b, p.m, p.n, p.k, lda, ldb, p.beta == 0, p.bfloat16}).second)
+    return;
+  const std::vector<float> a(static_cast<size_t>(p.lda * p.a_columns())),
+      b(static_cast<size_t>(p.ldb * p.b_columns()));
   std::vector<float> c(static_cast<size_t>(p.m * p.n));
   p.a = a.data(), p.b = b.data(), p.c = c.data();
-  p.lda = p.a_rows(), p.ldb = p.b_rows(), p.ldc = p.m;
-  p.bfloat16 = false;
+  p.ldc = p.m;
   p.alpha = 1;
-  hostcuda::onednn::rehearse([&p] {
-    const hostcuda::onednn::ThreadScope threads(hostcuda::onednn::call_threads());
-    multiply(p, 0);
-  });
+  p.batches = 1;
+  hostcuda::onednn::rehearse([&p] { multiply_all(p); });
 }
 
 bool is_operation(cublasOperation_t operation) {
@@ -129,8 +158,7 @@ cublasStatus_t enqueue(const char* name, cublasHandle_t handle, cublasOperation_
       p.alpha = *p.alpha_pointer;
       p.beta = *p.beta_pointer;
     }
-    const hostcuda::onednn::ThreadScope threads(hostcuda::onednn::call_threads());
-    for (int64_t batch = 0; batch < p.batches; ++batch) multiply(p, batch);
+    multiply_all(p);
   };
   return hostcuda::enqueue_call(name, call, handle->stream) == cudaSuccess ? CUBLAS_STATUS_SUCCESS
                                                                            : CUBLAS_STATUS_EXECUTION_FAILED;
@@ -172,19 +200,23 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cub
                             const void* B, cudaDataType Btype, int ldb, const void* beta, void* C,
                             cudaDataType Ctype, int ldc, cublasComputeType_t computeType, cublasGemmAlgo_t) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
-  const bool float_compute =
-      computeType == CUBLAS_COMPUTE_32F || computeType == CUBLAS_COMPUTE_32F_PEDANTIC ||
-      computeType == CUBLAS_COMPUTE_32F_FAST_16F || computeType == CUBLAS_COMPUTE_32F_FAST_16BF ||
-      computeType == CUBLAS_COMPUTE_32F_FAST_TF32;
-  if (!float_compute || Atype != Btype || (Atype != CUDA_R_32F && Atype != CUDA_R_16BF) ||
-      Ctype != CUDA_R_32F)
+  // Reduced compute types are for float operands alone (cuBLAS, "cublasGemmEx", supported combinations).
+  const bool is_full = computeType == CUBLAS_COMPUTE_32F || computeType == CUBLAS_COMPUTE_32F_PEDANTIC;
+  const bool is_reduced = computeType == CUBLAS_COMPUTE_32F_FAST_16F ||
+                          computeType == CUBLAS_COMPUTE_32F_FAST_16BF ||
+                          computeType == CUBLAS_COMPUTE_32F_FAST_TF32;
+  const bool are_floats = Atype == CUDA_R_32F && Btype == CUDA_R_32F && Ctype == CUDA_R_32F;
+  const bool are_bfloat16 =
+      Atype == CUDA_R_16BF && Btype == CUDA_R_16BF && (Ctype == CUDA_R_16BF || Ctype == CUDA_R_32F);
+  if (!(is_full && (are_floats || are_bfloat16)) && !(is_reduced && are_floats))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   Product p{};
   p.m = m, p.n = n, p.k = k;
-  p.a = A, p.b = B, p.c = static_cast<float*>(C);
+  p.a = A, p.b = B, p.c = C;
   p.lda = lda, p.ldb = ldb, p.ldc = ldc;
   p.batches = 1;
-  p.bfloat16 = Atype == CUDA_R_16BF;
+  p.bfloat16 = are_bfloat16;
+  p.bfloat16_c = Ctype == CUDA_R_16BF;
   p.alpha_pointer = static_cast<const float*>(alpha), p.beta_pointer = static_cast<const float*>(beta);
   return enqueue("cublasGemmEx", handle, transa, transb, p);
 }

@@ -6,6 +6,7 @@
 #include <omp.h>
 
 #include <oneapi/dnnl/dnnl.hpp>
+#include <string_view>
 
 #include "hostcuda/launch.h"
 
@@ -50,6 +51,17 @@ class ThreadScope {
   const bool changed_;
 };
 
+inline dnnl::primitive_attr caller_gives_scratch() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+// oneDNN's plain loops, which take a hundred times as long as its code for a processor.
+inline bool is_reference(const dnnl::primitive_desc_base& description) {
+  return std::string_view(description.impl_info_str()).starts_with("ref");
+}
+
 // x, w, y: the input, weights and output, or their gradients; padding is the same on both sides.
 struct ConvolutionOperands {
   dnnl::memory::desc x, w, y;
@@ -77,6 +89,11 @@ inline auto backward_weights(const ConvolutionOperands& o, const dnnl::primitive
       cpu(), forward(o, attributes));
 }
 
+inline auto matmul(const dnnl::memory::desc& left, const dnnl::memory::desc& right,
+                   const dnnl::memory::desc& result) {
+  return dnnl::matmul::primitive_desc({left, right, result}, caller_gives_scratch(), cpu());
+}
+
 #else
 
 inline auto forward(const ConvolutionOperands& o, const dnnl::primitive_attr& attributes) {
@@ -95,6 +112,11 @@ inline auto backward_weights(const ConvolutionOperands& o, const dnnl::primitive
   return dnnl::convolution_backward_weights::primitive_desc(cpu(), dnnl::algorithm::convolution_direct, o.x,
                                                             o.w, o.y, o.strides, o.padding, o.padding,
                                                             forward(o, attributes), attributes);
+}
+
+inline auto matmul(const dnnl::memory::desc& left, const dnnl::memory::desc& right,
+                   const dnnl::memory::desc& result) {
+  return dnnl::matmul::primitive_desc(cpu(), left, right, result, caller_gives_scratch());
 }
 
 #endif

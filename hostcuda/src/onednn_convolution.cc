@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -36,16 +35,6 @@ ConvolutionOperands describe(const ConvolutionProblem& p) {
           memory::desc({p.n, p.k, p.out_h, p.out_w}, element(p), layout),
           {p.stride_h, p.stride_w},
           {p.padding_h, p.padding_w}};
-}
-
-dnnl::primitive_attr caller_gives_scratch() {
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  return attributes;
-}
-
-bool is_reference(const dnnl::primitive_desc_base& description) {
-  return std::string_view(description.impl_info_str()).starts_with("ref");
 }
 
 }  // namespace

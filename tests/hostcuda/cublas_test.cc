@@ -2,66 +2,14 @@
 // NVIDIA's libraries on a GPU.
 #include <cublas_v2.h>
 
-#include <algorithm>
-#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <utility>
 
 #include "tests/hostcuda/library_test.h"
+#include "tests/hostcuda/product_case.h"
 
 namespace {
-
-class Handle {
- public:
-  Handle() {
-    LOCKSTEP_CUBLAS(cublasCreate(&handle_));
-    LOCKSTEP_CUBLAS(cublasSetMathMode(handle_, CUBLAS_PEDANTIC_MATH));  // no TF32
-  }
-  ~Handle() { cublasDestroy(handle_); }
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-  operator cublasHandle_t() const { return handle_; }
-
- private:
-  cublasHandle_t handle_ = nullptr;
-};
-
-struct Case {
-  bool transpose_a, transpose_b;
-  int m, n, k;
-  float alpha = 1, beta = 0;
-  int lda_extra = 0, ldb_extra = 0, ldc_extra = 0;
-  int batches = 1;
-
-  cublasOperation_t operation_a() const { return transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N; }
-  cublasOperation_t operation_b() const { return transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N; }
-  int lda() const { return std::max(1, transpose_a ? k : m) + lda_extra; }
-  int ldb() const { return std::max(1, transpose_b ? n : k) + ldb_extra; }
-  int ldc() const { return std::max(1, m) + ldc_extra; }
-  size_t a_size() const { return static_cast<size_t>(lda()) * (transpose_a ? m : k); }
-  size_t b_size() const { return static_cast<size_t>(ldb()) * (transpose_b ? k : n); }
-  size_t c_size() const { return static_cast<size_t>(ldc()) * n; }
-};
-
-// The oracle: column-major, as BLAS defines it. Elements between a column's end and ldc stay as they are.
-std::vector<Sum> multiply(const Case& t, const float* a, const float* b, const float* c) {
-  std::vector<Sum> result(t.c_size());
-  for (size_t i = 0; i < result.size(); ++i) result[i].add(c[i]);
-  for (int column = 0; column < t.n; ++column)
-    for (int row = 0; row < t.m; ++row) {
-      const size_t index = static_cast<size_t>(column) * t.ldc() + row;
-      Sum sum;
-      for (int i = 0; i < t.k; ++i) {
-        const double left = t.transpose_a ? a[row * t.lda() + i] : a[i * t.lda() + row];
-        const double right = t.transpose_b ? b[i * t.ldb() + column] : b[column * t.ldb() + i];
-        sum.add(static_cast<double>(t.alpha) * left * right);
-      }
-      if (t.beta != 0) sum.add(static_cast<double>(t.beta) * c[index]);
-      result[index] = sum;
-    }
-  return result;
-}
 
 // C holds NaN wherever a product with beta = 0 must not look.
 std::vector<float> output_values(const Case& t, std::mt19937& generator) {
@@ -264,43 +212,6 @@ TEST(CublasSgemmStridedBatched, MultipliesEveryMatrixAndSharesOneWithStrideZero)
   }
 }
 
-TEST(CublasGemmEx, MultipliesFloatsAndBfloat16WithFloatSums) {
-  const unsigned seed = 800;
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
-  std::mt19937 generator(seed);
-  const Case t{false, true, 18, 25, 40, 0.5f, 1, 3, 1, 2};
-  std::vector<float> a = random_floats(t.a_size(), generator), b = random_floats(t.b_size(), generator);
-  const std::vector<float> c = random_floats(t.c_size(), generator);
-  // Cut to the 16 bits that a bfloat16 keeps, so that both element types hold the same numbers.
-  std::vector<uint16_t> short_a, short_b;
-  for (auto [wide, narrow] : {std::pair{&a, &short_a}, std::pair{&b, &short_b}})
-    for (float& value : *wide) {
-      uint32_t bits;
-      std::memcpy(&bits, &value, sizeof bits);
-      bits &= 0xffff0000u;
-      std::memcpy(&value, &bits, sizeof bits);
-      narrow->push_back(static_cast<uint16_t>(bits >> 16));
-    }
-  const std::vector<Sum> wanted = multiply(t, a.data(), b.data(), c.data());
-  const DeviceArray<float> device_a(a), device_b(b);
-  const DeviceArray<uint16_t> narrow_a(short_a), narrow_b(short_b);
-  const Handle handle;
-  const auto call = [&](const void* left, const void* right, cudaDataType type, float* out) {
-    return cublasGemmEx(handle, t.operation_a(), t.operation_b(), t.m, t.n, t.k, &t.alpha, left, type,
-                        t.lda(), right, type, t.ldb(), &t.beta, out, CUDA_R_32F, t.ldc(), CUBLAS_COMPUTE_32F,
-                        CUBLAS_GEMM_DEFAULT);
-  };
-  const DeviceArray<float> from_floats(c), from_bfloats(c);
-  LOCKSTEP_CUBLAS(call(device_a.get(), device_b.get(), CUDA_R_32F, from_floats.get()));
-  expect_close(from_floats.host(), wanted);
-  LOCKSTEP_CUBLAS(call(narrow_a.get(), narrow_b.get(), CUDA_R_16BF, from_bfloats.get()));
-  expect_close(from_bfloats.host(), wanted);
-  EXPECT_EQ(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &t.alpha, device_a.get(), CUDA_R_32F, 1,
-                         narrow_b.get(), CUDA_R_16BF, 1, &t.beta, from_floats.get(), CUDA_R_32F, 1,
-                         CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
-            CUBLAS_STATUS_NOT_SUPPORTED);
-}
-
 TEST(CublasHandle, KeepsItsStreamAndModes) {
   cublasHandle_t handle = nullptr;
   EXPECT_EQ(cublasCreate(nullptr), CUBLAS_STATUS_INVALID_VALUE);
@@ -315,6 +226,9 @@ TEST(CublasHandle, KeepsItsStreamAndModes) {
   cublasMath_t math = CUBLAS_PEDANTIC_MATH;
   EXPECT_EQ(cublasGetMathMode(handle, &math), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(math, CUBLAS_DEFAULT_MATH);
+  EXPECT_EQ(cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(cublasGetMathMode(handle, &math), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(math, CUBLAS_TF32_TENSOR_OP_MATH);
   EXPECT_EQ(cublasSetWorkspace(handle, nullptr, 0), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(cublasDestroy(handle), CUBLAS_STATUS_SUCCESS);
   EXPECT_STREQ(cublasGetStatusName(CUBLAS_STATUS_INVALID_VALUE), "CUBLAS_STATUS_INVALID_VALUE");
