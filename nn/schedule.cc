@@ -10,10 +10,10 @@
 namespace lockstep::nn {
 
 double schedule_factor(Schedule schedule, int64_t step, int64_t total, int64_t warmup, StepDecay decay) {
-  if (schedule == Schedule::constant) return 1.0;
   if (schedule == Schedule::step && decay.every < 1)
     throw Error(fmt::format("schedule_factor: a decay every {} steps: use 1 or more", decay.every));
   if (step < warmup) return static_cast<double>(step + 1) / static_cast<double>(warmup);
+  if (schedule == Schedule::constant) return 1.0;
   if (schedule == Schedule::step) return std::pow(decay.gamma, static_cast<double>(step / decay.every));
   if (total <= warmup) return 1.0;
   const double progress = static_cast<double>(step - warmup) / static_cast<double>(total - warmup);

@@ -2,83 +2,104 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <memory>
-#include <sstream>
-
 namespace lockstep::apps {
 namespace {
 
-constexpr int kExitUsage = 2;
+constexpr double kAdamRate = 1e-3, kAdamDecay = 0, kAdamWDecay = 1e-2;  // PyTorch's
 
-void check(bool good, const char* option, double value, const char* wanted) {
-  if (!good) throw Error(fmt::format("{} is {}: use {}", option, value, wanted));
-}
-
-// CLI11's help, with descriptions that are broken into lines of a terminal's usual width.
-class Help : public CLI::Formatter {
- public:
-  std::string make_option(const CLI::Option* option, bool is_positional) const override {
-    constexpr size_t kWidth = 80, kColumn = 26;
-    const std::string indent(kColumn, ' ');
-    std::string text = "  " + make_option_name(option, is_positional) + make_option_opts(option);
-    text += text.size() < kColumn ? std::string(kColumn - text.size(), ' ') : "\n" + indent;
-    size_t column = kColumn;
-    std::istringstream words(make_option_desc(option));
-    for (std::string word; words >> word; column += word.size()) {
-      const bool first = column == kColumn;
-      if (!first && column + 1 + word.size() > kWidth) {
-        text += "\n" + indent;
-        column = kColumn;
-      } else if (!first) {
-        text += " ";
-        ++column;
-      }
-      text += word;
-    }
-    return text + "\n";
-  }
-};
-
-}  // namespace
-
-void add_options(CLI::App& app, Options& options) {
-  app.option_defaults()->always_capture_default();
-  app.formatter(std::make_shared<Help>());
+void add_device_options(CLI::App& app, Options& options) {
+  const char* group = "Devices";
   app.add_option(
          "--devices", options.devices,
          "Train on this many devices. With fewer physical ones, several share one, and the program says so.")
-      ->group("Devices");
+      ->group(group);
   app.add_option("--allreduce", options.allreduce,
                  "How gradients are summed over the devices: ring, tree or star.")
-      ->group("Devices");
+      ->group(group);
   app.add_option(
          "--math", options.math,
          "library: cuBLAS and cuDNN for the heavy matrix work. own: only the kernels written here (slow on a "
          "CPU).")
-      ->group("Devices");
+      ->group(group);
+  app.add_flag("--sync-batch-norm", options.sync_batch_norm,
+               "Batch norm uses the statistics of the whole batch, not of each device's part of it.")
+      ->group(group);
   app.add_flag("--check-lockstep", options.check_lockstep,
                "After every step, compare the weights of all devices bit for bit, and stop at a difference.")
-      ->group("Devices");
+      ->group(group);
+}
 
-  app.add_option("--epochs", options.epochs, "Go through the training images this many times.")
-      ->group("Training");
+void add_training_options(CLI::App& app, Options& options) {
+  const char* group = "Training";
+  app.add_option("--epochs", options.epochs, "Go through the training images this many times.")->group(group);
   app.add_option("--batch-size", options.batch_size, "Images a step, over all devices together.")
-      ->group("Training");
-  app.add_option("--lr", options.lr, "Learning rate: how far a step goes.")->group("Training");
-  app.add_option("--momentum", options.momentum,
-                 "Share of the last step that is kept (Nesterov's form). 0: none.")
-      ->group("Training");
-  app.add_option("--weight-decay", options.weight_decay, "Pulls all weights towards 0.")->group("Training");
-  app.add_option("--schedule", options.schedule,
-                 "constant, or cosine: the rate rises during the first epoch, then falls to 0.")
-      ->group("Training");
+      ->group(group);
   app.add_option("--init", options.init, "How weights start: kaiming, xavier or normal (deviation 0.01).")
-      ->group("Training");
+      ->group(group);
   app.add_option("--seed", options.seed,
                  "The same seed, batch and devices give the same weights, bit for bit.")
-      ->group("Training");
+      ->group(group);
+  app.add_option("--label-smoothing", options.label_smoothing,
+                 "This share of the target goes from the label to all classes alike.")
+      ->group(group);
+  app.add_option("--clip-norm", options.clip_norm,
+                 "Gradients whose norm, over all parameters together, is larger are shortened to it.")
+      ->group(group)
+      ->default_str("none");
+}
 
+void add_optimizer_options(CLI::App& app, Options& options) {
+  const char* group = "Optimizer";
+  app.add_option("--optimizer", options.optimizer,
+                 "sgd, adam, or adamw (Adam whose decay does not pass through the moments).")
+      ->group(group);
+  app.add_option(
+         "--momentum", options.momentum,
+         "sgd: share of the last step that is kept (Nesterov's form), 0 for none. adam, adamw: beta1.")
+      ->group(group);
+  app.add_option("--weight-decay", options.weight_decay,
+                 fmt::format("Pulls weights towards 0. Default with adam: {}, with adamw: {}.", kAdamDecay,
+                             kAdamWDecay))
+      ->group(group);
+  app.add_option("--decay-on", options.decay_on,
+                 "all: every parameter decays. weights: not biases, nor batch norm's scale and shift.")
+      ->group(group);
+}
+
+void add_rate_options(CLI::App& app, Options& options) {
+  const char* group = "Learning rate";
+  app.add_option(
+         "--lr", options.lr,
+         fmt::format("Learning rate: how far a step goes. Default with adam and adamw: {}.", kAdamRate))
+      ->group(group);
+  app.add_option("--lr-scale", options.lr_scale,
+                 fmt::format("linear: --lr times --batch-size / {}, for batches of another size. none: as it "
+                             "is.",
+                             options.base_batch))
+      ->group(group);
+  app.add_option("--schedule", options.schedule,
+                 "constant; step: times --step-gamma every --step-every epochs; cosine: falls to 0 as half a "
+                 "cosine.")
+      ->group(group);
+  app.add_option("--warmup-epochs", options.warmup_epochs,
+                 "The rate rises from 0 during these first epochs. Default with --schedule constant and no "
+                 "--lr-scale: 0.")
+      ->group(group);
+  app.add_option("--step-every", options.step_every, "Epochs between two falls of --schedule step.")
+      ->group(group);
+  app.add_option("--step-gamma", options.step_gamma, "What the rate is multiplied by at each of them.")
+      ->group(group);
+}
+
+void add_data_options(CLI::App& app, Options& options) {
+  app.add_option("--augment", options.augment,
+                 "Random changes of the training images, joined by +: crop (shifts), flip (mirrors), cutout "
+                 "(cuts a hole), as in crop+flip; or none.")
+      ->group("Augmentation");
+  app.add_option("--crop-padding", options.crop_padding, "crop: shifts by up to this many pixels.")
+      ->group("Augmentation");
+  app.add_option("--cutout-size", options.cutout_size, "cutout: side of the hole, in pixels.")
+      ->group("Augmentation");
   app.add_option(
          "--data-dir", options.data_dir,
          "Folder with the four Fashion-MNIST files. Else $LOCKSTEP_DATA, data/fashion-mnist, and Debian's "
@@ -87,58 +108,65 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--limit", options.limit, "Only the first N training images, for a quick look.")
       ->group("Data")
       ->default_str("all");
+}
 
+void add_output_options(CLI::App& app, Options& options) {
   app.add_option("--json", options.json,
                  "Write a line of JSON an epoch, and one with the totals, to this file.")
       ->group("Output");
   app.add_flag("--quiet", options.quiet, "Print errors only.")->group("Output");
 }
 
-Settings validate(const Options& options) {
-  check(options.devices >= 1, "--devices", options.devices, "1 or more");
-  check(options.batch_size >= 1, "--batch-size", static_cast<double>(options.batch_size), "1 or more");
-  check(options.epochs >= 1, "--epochs", static_cast<double>(options.epochs), "1 or more");
-  check(options.limit >= 0, "--limit", static_cast<double>(options.limit), "1 or more");
-  check(std::isfinite(options.lr) && options.lr > 0, "--lr", options.lr, "a positive number");
-  check(options.momentum >= 0 && options.momentum < 1, "--momentum", options.momentum,
-        "0 or more, and less than 1");
-  check(std::isfinite(options.weight_decay) && options.weight_decay >= 0, "--weight-decay",
-        options.weight_decay, "0 or a positive number");
-  Settings settings{
-      .sgd = {.learning_rate = static_cast<float>(options.lr),
-              .momentum = static_cast<float>(options.momentum),
-              .weight_decay = static_cast<float>(options.weight_decay),
-              .nesterov = options.momentum > 0},
-      .schedule =
-          choose<nn::Schedule>("--schedule", options.schedule,
-                               {{"constant", nn::Schedule::constant}, {"cosine", nn::Schedule::cosine}}),
-      .init = choose<nn::Init>(
-          "--init", options.init,
-          {{"kaiming", nn::Init::kaiming}, {"xavier", nn::Init::xavier}, {"normal", nn::Init::normal}}),
-      .math = choose<kernels::Math>("--math", options.math,
-                                    {{"library", kernels::Math::library}, {"own", kernels::Math::own}}),
-      .allreduce = parallel::algorithm_named(options.allreduce, "--allreduce"),
-  };
-  return settings;
+}  // namespace
+
+void add_options(CLI::App& app, Options& options) {
+  add_device_options(app, options);
+  add_training_options(app, options);
+  add_optimizer_options(app, options);
+  add_rate_options(app, options);
+  add_data_options(app, options);
+  add_output_options(app, options);
 }
 
-int parse(CLI::App& app, int argc, char** argv) {
-  try {
-    app.parse(argc, argv);
-    return -1;
-  } catch (const CLI::Success& help) {
-    return app.exit(help);
-  } catch (const CLI::ExtrasError&) {
-    std::vector<std::string> names;
-    for (const CLI::Option* option : app.get_options())
-      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-    const std::string asked = app.remaining().front();
-    fmt::print(stderr, "{}: unknown argument '{}', did you mean '{}'? See --help\n", app.get_name(), asked,
-               nearest_name(asked, names));
-  } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "{}: {}. See --help\n", app.get_name(), error.what());
+void fill_defaults(const CLI::App& app, Options& options) {
+  const auto typed = [&app](const char* name) { return app.get_option(name)->count() > 0; };
+  if (options.optimizer == "adam" || options.optimizer == "adamw") {
+    if (!typed("--lr")) options.lr = kAdamRate;
+    if (!typed("--weight-decay"))
+      options.weight_decay = options.optimizer == "adam" ? kAdamDecay : kAdamWDecay;
   }
-  return kExitUsage;
+  if (!typed("--warmup-epochs") && options.schedule == "constant" && options.lr_scale == "none")
+    options.warmup_epochs = 0;
+}
+
+std::map<std::string, std::string> run_options(const Options& options) {
+  const auto text = [](const auto& value) { return fmt::format("{}", value); };
+  std::map<std::string, std::string> all{
+      {"--batch-size", text(options.batch_size)},
+      {"--init", options.init},
+      {"--seed", text(options.seed)},
+      {"--label-smoothing", text(options.label_smoothing)},
+      {"--clip-norm", text(options.clip_norm)},
+      {"--optimizer", options.optimizer},
+      {"--momentum", text(options.momentum)},
+      {"--weight-decay", text(options.weight_decay)},
+      {"--decay-on", options.decay_on},
+      {"--lr", text(options.lr)},
+      {"--lr-scale", options.lr_scale},
+      {"--schedule", options.schedule},
+      {"--warmup-epochs", text(options.warmup_epochs)},
+      {"--augment", options.augment},
+      {"--sync-batch-norm", options.sync_batch_norm ? "yes" : "no"},
+      {"--limit", options.limit == 0 ? "all" : text(options.limit)},
+  };
+  if (options.schedule == "cosine") all["--epochs"] = text(options.epochs);  // else it may simply go on
+  if (options.schedule == "step") {
+    all["--step-every"] = text(options.step_every);
+    all["--step-gamma"] = text(options.step_gamma);
+  }
+  if (options.augment.find("crop") != std::string::npos) all["--crop-padding"] = text(options.crop_padding);
+  if (options.augment.find("cutout") != std::string::npos) all["--cutout-size"] = text(options.cutout_size);
+  return all;
 }
 
 }  // namespace lockstep::apps

@@ -1,69 +1,63 @@
-// The command line that all training programs share: which options there are, and what makes them valid.
+// The command line that all training programs share: which options there are, what they are when nobody types
+// them, and which of them make a run what it is.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
+#include <map>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "core/names.h"
-#include "kernels/math.h"
-#include "kernels/sgd.h"
-#include "nn/init.h"
-#include "nn/schedule.h"
-#include "parallel/plan.h"
+#include "apps/common/command_line.h"
 
 namespace lockstep::apps {
 
-// As typed; validated and turned into types by settings().
+// As typed; apps/common/settings.h validates them and turns them into types. A program starts from its own
+// defaults.
 struct Options {
   int devices = 1;
-  int64_t batch_size = 256;
-  double lr = 0.15;
-  int64_t epochs = 10;
-  double momentum = 0.9;
-  double weight_decay = 5e-4;
-  std::string schedule = "cosine";
-  std::string init = "kaiming";
-  std::string model;
   std::string allreduce = "ring";
   std::string math = "library";
+  bool sync_batch_norm = false;
+  bool check_lockstep = false;
+
+  int64_t epochs = 10;
+  int64_t batch_size = 256;
+  std::string init = "kaiming";
   uint64_t seed = 0;
+  double label_smoothing = 0;
+  double clip_norm = 0;  // 0: none
+
+  std::string optimizer = "sgd";
+  double momentum = 0.9;
+  double weight_decay = 5e-4;
+  std::string decay_on = "all";
+
+  double lr = 0.15;
+  std::string lr_scale = "none";
+  int64_t base_batch = 256;  // what --lr is right for; the program's choice, not an option
+  std::string schedule = "cosine";
+  double warmup_epochs = 1;
+  int64_t step_every = 5;
+  double step_gamma = 0.1;
+
+  std::string augment = "none";
+  int crop_padding = 2;
+  int cutout_size = 8;
+
   std::string data_dir;
   int64_t limit = 0;  // 0: all rows
-  bool check_lockstep = false;
   bool quiet = false;
   std::string json;
 };
 
-struct Settings {
-  kernels::SgdSettings sgd;
-  nn::Schedule schedule;
-  nn::Init init;
-  kernels::Math math;
-  parallel::Algorithm allreduce;
-};
-
-// Adds every option but --model, which each program describes itself.
+// Adds them all; those of the model are the program's (apps/common/models.h).
 void add_options(CLI::App& app, Options& options);
 
-// Throws Error, naming the option, for values that cannot be.
-Settings validate(const Options& options);
+// After parsing: options that nobody typed and whose default depends on another one get that default.
+void fill_defaults(const CLI::App& app, Options& options);
 
-// Parses the command line. Returns -1 to go on, or the exit code where the program is done (help, bad usage).
-int parse(CLI::App& app, int argc, char** argv);
-
-// The value that `text` names; throws with the nearest valid name where there is none.
-template <typename T>
-T choose(const std::string& option, const std::string& text,
-         const std::vector<std::pair<std::string, T>>& choices) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : choices) {
-    if (name == text) return value;
-    names.push_back(name);
-  }
-  throw unknown_name(option, text, names);
-}
+// Every option that makes the run what it is, by its name as typed: a run that is resumed must have the same.
+// Not among them: how many devices compute it and with which algorithms (the same up to rounding), where its
+// data lie, and what is printed.
+std::map<std::string, std::string> run_options(const Options& options);
 
 }  // namespace lockstep::apps

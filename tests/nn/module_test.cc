@@ -153,7 +153,9 @@ TEST(Init, StartsNormsAsOnesAndForgetsRunningStatistics) {
 }
 
 TEST(Schedule, RisesInTheWarmUpAndFallsToZero) {
-  EXPECT_EQ(schedule_factor(Schedule::constant, 7, 100, 10), 1.0);
+  EXPECT_EQ(schedule_factor(Schedule::constant, 0, 100, 0), 1.0);
+  EXPECT_EQ(schedule_factor(Schedule::constant, 99, 100, 10), 1.0);
+  EXPECT_DOUBLE_EQ(schedule_factor(Schedule::constant, 7, 100, 10), 0.8);
   EXPECT_DOUBLE_EQ(schedule_factor(Schedule::cosine, 0, 100, 10), 0.1);
   EXPECT_DOUBLE_EQ(schedule_factor(Schedule::cosine, 9, 100, 10), 1.0);
   EXPECT_DOUBLE_EQ(schedule_factor(Schedule::cosine, 10, 100, 10), 1.0);

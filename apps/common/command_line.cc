@@ -1,0 +1,67 @@
+#include "apps/common/command_line.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <sstream>
+
+namespace lockstep::apps {
+namespace {
+
+constexpr int kExitUsage = 2;
+
+class Help : public CLI::Formatter {
+ public:
+  std::string make_option(const CLI::Option* option, bool is_positional) const override {
+    constexpr size_t kWidth = 80, kColumn = 26;
+    const std::string indent(kColumn, ' ');
+    std::string text = "  " + make_option_name(option, is_positional) + make_option_opts(option);
+    text += text.size() < kColumn ? std::string(kColumn - text.size(), ' ') : "\n" + indent;
+    size_t column = kColumn;
+    std::istringstream words(make_option_desc(option));
+    for (std::string word; words >> word; column += word.size()) {
+      const bool first = column == kColumn;
+      if (!first && column + 1 + word.size() > kWidth) {
+        text += "\n" + indent;
+        column = kColumn;
+      } else if (!first) {
+        text += " ";
+        ++column;
+      }
+      text += word;
+    }
+    return text + "\n";
+  }
+};
+
+}  // namespace
+
+void use_help_format(CLI::App& app) {
+  app.option_defaults()->always_capture_default();
+  app.formatter(std::make_shared<Help>());
+}
+
+int parse(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+    return -1;
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ExtrasError&) {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : app.get_options())
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    const std::string asked = app.remaining().front();
+    fmt::print(stderr, "{}: unknown argument '{}', did you mean '{}'? See --help\n", app.get_name(), asked,
+               nearest_name(asked, names));
+  } catch (const CLI::ParseError& error) {
+    fmt::print(stderr, "{}: {}. See --help\n", app.get_name(), error.what());
+  }
+  return kExitUsage;
+}
+
+void check_value(bool good, const char* option, double value, const char* wanted) {
+  if (!good) throw Error(fmt::format("{} is {}: use {}", option, value, wanted));
+}
+
+}  // namespace lockstep::apps

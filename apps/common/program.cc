@@ -1,0 +1,31 @@
+#include "apps/common/program.h"
+
+#include <fmt/format.h>
+
+#include "apps/common/training.h"
+
+namespace lockstep::apps {
+
+int run(int argc, char** argv, Program program) {
+  CLI::App app(program.about, program.name);
+  use_help_format(app);
+  if (program.add_options) program.add_options(app);
+  add_options(app, program.options);
+  app.footer(program.examples);
+  if (const int exit_code = parse(app, argc, argv); exit_code >= 0) return exit_code;
+  try {
+    const Model model = program.model(app, program.options);
+    fill_defaults(app, program.options);
+    return train(program.options, model);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", program.name, error.what());
+    return 1;
+  }
+}
+
+int run(int argc, char** argv, Program program, const Model& model) {
+  program.model = [&model](const CLI::App&, Options&) { return model; };
+  return run(argc, argv, std::move(program));
+}
+
+}  // namespace lockstep::apps

@@ -1,0 +1,133 @@
+#include "apps/common/settings.h"
+
+#include <cmath>
+#include <sstream>
+
+#include "nn/adam.h"
+#include "nn/data/fashion_mnist.h"
+#include "nn/sgd.h"
+
+namespace lockstep::apps {
+namespace {
+
+constexpr int kImageSide = 28;
+
+void check_counts(const Options& options) {
+  const auto at_least_1 = [](const char* option, int64_t value) {
+    check_value(value >= 1, option, static_cast<double>(value), "1 or more");
+  };
+  at_least_1("--devices", options.devices);
+  at_least_1("--batch-size", options.batch_size);
+  at_least_1("--epochs", options.epochs);
+  at_least_1("--step-every", options.step_every);
+  check_value(options.limit >= 0, "--limit", static_cast<double>(options.limit), "1 or more");
+  check_value(options.crop_padding >= 1 && options.crop_padding < kImageSide, "--crop-padding",
+              options.crop_padding, "1 to 27, or --augment without crop");
+  check_value(options.cutout_size >= 1 && options.cutout_size <= kImageSide, "--cutout-size",
+              options.cutout_size, "1 to 28, or --augment without cutout");
+}
+
+void check_numbers(const Options& options) {
+  const auto not_negative = [](const char* option, double value) {
+    check_value(std::isfinite(value) && value >= 0, option, value, "0 or a positive number");
+  };
+  check_value(std::isfinite(options.lr) && options.lr > 0, "--lr", options.lr, "a positive number");
+  check_value(options.momentum >= 0 && options.momentum < 1, "--momentum", options.momentum,
+              "0 or more, and less than 1");
+  not_negative("--weight-decay", options.weight_decay);
+  not_negative("--warmup-epochs", options.warmup_epochs);
+  not_negative("--clip-norm", options.clip_norm);
+  check_value(options.step_gamma > 0 && options.step_gamma <= 1, "--step-gamma", options.step_gamma,
+              "more than 0, and at most 1");
+  check_value(options.label_smoothing >= 0 && options.label_smoothing < 1, "--label-smoothing",
+              options.label_smoothing, "0 or more, and less than 1");
+}
+
+nn::MakeOptimizer make_optimizer(const Options& options) {
+  enum class Kind { sgd, adam, adamw };
+  const auto kind = choose<Kind>("--optimizer", options.optimizer,
+                                 {{"sgd", Kind::sgd}, {"adam", Kind::adam}, {"adamw", Kind::adamw}});
+  const auto decay_on =
+      choose<nn::DecayOn>("--decay-on", options.decay_on,
+                          {{"all", nn::DecayOn::all_parameters}, {"weights", nn::DecayOn::weights}});
+  const auto decay = static_cast<float>(options.weight_decay);
+  if (kind == Kind::sgd) {
+    const kernels::SgdSettings sgd{.learning_rate = 0,  // given at each step
+                                   .momentum = static_cast<float>(options.momentum),
+                                   .weight_decay = decay,
+                                   .nesterov = options.momentum > 0};
+    return [sgd, decay_on](std::vector<Tensor> parameters) {
+      return std::make_unique<nn::Sgd>(std::move(parameters), sgd, decay_on);
+    };
+  }
+  const kernels::AdamSettings adam{
+      .learning_rate = 0, .beta1 = options.momentum, .weight_decay = decay, .decoupled = kind == Kind::adamw};
+  return [adam, decay_on](std::vector<Tensor> parameters) {
+    return std::make_unique<nn::Adam>(std::move(parameters), adam, decay_on);
+  };
+}
+
+kernels::Augmentation augmentation(const Options& options) {
+  kernels::Augmentation result;
+  if (options.augment == "none") return result;
+  enum class Change { crop, flip, cutout };
+  std::istringstream words(options.augment);
+  for (std::string word; std::getline(words, word, '+');) {
+    switch (choose<Change>("--augment", word,
+                           {{"crop", Change::crop}, {"flip", Change::flip}, {"cutout", Change::cutout}})) {
+      case Change::crop:
+        result.padding = options.crop_padding;
+        break;
+      case Change::flip:
+        result.flip = true;
+        break;
+      case Change::cutout:
+        result.cutout = options.cutout_size;
+        break;
+    }
+  }
+  return result;
+}
+
+double scaled_rate(const Options& options) {
+  const bool linear = choose<bool>("--lr-scale", options.lr_scale, {{"none", false}, {"linear", true}});
+  return linear ? nn::scaled_rate(options.lr, options.batch_size, options.base_batch) : options.lr;
+}
+
+}  // namespace
+
+Settings validate(const Options& options) {
+  check_counts(options);
+  check_numbers(options);
+  return {
+      .math = choose<kernels::Math>("--math", options.math,
+                                    {{"library", kernels::Math::library}, {"own", kernels::Math::own}}),
+      .allreduce = parallel::algorithm_named(options.allreduce, "--allreduce"),
+      .statistics =
+          options.sync_batch_norm ? parallel::BatchStatistics::batch : parallel::BatchStatistics::shard,
+      .init = choose<nn::Init>(
+          "--init", options.init,
+          {{"kaiming", nn::Init::kaiming}, {"xavier", nn::Init::xavier}, {"normal", nn::Init::normal}}),
+      .make_optimizer = make_optimizer(options),
+      .augmentation = augmentation(options),
+      .learning_rate = scaled_rate(options),
+      .schedule = choose<nn::Schedule>("--schedule", options.schedule,
+                                       {{"constant", nn::Schedule::constant},
+                                        {"step", nn::Schedule::step},
+                                        {"cosine", nn::Schedule::cosine}}),
+      .epochs = options.epochs,
+      .warmup_epochs = options.warmup_epochs,
+      .decay_every = options.step_every,
+      .decay_gamma = options.step_gamma,
+  };
+}
+
+double rate_at(const Settings& settings, int64_t step, int64_t steps_an_epoch) {
+  const auto warmup =
+      static_cast<int64_t>(std::llround(settings.warmup_epochs * static_cast<double>(steps_an_epoch)));
+  return settings.learning_rate *
+         nn::schedule_factor(settings.schedule, step, settings.epochs * steps_an_epoch, warmup,
+                             {.every = settings.decay_every * steps_an_epoch, .gamma = settings.decay_gamma});
+}
+
+}  // namespace lockstep::apps
