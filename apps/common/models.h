@@ -9,18 +9,16 @@
 #include <string>
 #include <vector>
 
-#include "nn/module.h"
+#include "parallel/data_parallel.h"
 
 namespace lockstep::apps {
-
-using MakeModel = std::function<std::shared_ptr<nn::Module>(const Device&)>;
 
 // What a checkpoint says of its model: {"model": "resnet18", "stem": "small", "variant": "chapter", ...}.
 using ModelDescription = std::map<std::string, std::string>;
 
 struct Model {
   ModelDescription description;
-  MakeModel make;  // weights are zeros until nn/init.h fills them or a file does
+  parallel::MakeModule make;  // weights are zeros until nn/init.h fills them or a file does
 };
 
 struct ModelOption {

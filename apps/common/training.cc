@@ -64,7 +64,7 @@ struct Sums {
 class Run {
  public:
   Run(const Options& options, const Settings& settings, const std::vector<Device>& devices, ResidentData data,
-      const MakeModel& make_model)
+      const parallel::MakeModule& make_model)
       : options_(options),
         settings_(settings),
         data_(std::move(data)),
@@ -72,9 +72,9 @@ class Run {
         trainer_(make_replicas(make_model, devices), devices,
                  {.make_optimizer = settings.make_optimizer,
                   .algorithm = settings.allreduce,
-                  .statistics = settings.statistics,
                   .label_smoothing = static_cast<float>(options.label_smoothing),
-                  .max_gradient_norm = static_cast<float>(options.clip_norm)}) {}
+                  .max_gradient_norm = static_cast<float>(options.clip_norm),
+                  .statistics = settings.statistics}) {}
 
   const nn::Module& model() const { return *trainer_.replicas()[0]; }
   int64_t steps() const { return step_; }
@@ -114,7 +114,7 @@ class Run {
   }
 
  private:
-  std::vector<std::shared_ptr<nn::Module>> make_replicas(const MakeModel& make_model,
+  std::vector<std::shared_ptr<nn::Module>> make_replicas(const parallel::MakeModule& make_model,
                                                          const std::vector<Device>& devices) {
     std::vector<std::shared_ptr<nn::Module>> replicas;
     for (const Device& device : devices) replicas.push_back(make_model(device));
