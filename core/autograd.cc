@@ -51,6 +51,9 @@ NoGrad::NoGrad() : before_(std::exchange(no_grad, true)) {}
 NoGrad::~NoGrad() {
   no_grad = before_;
 }
+bool NoGrad::in_force() {
+  return no_grad;
+}
 
 Tensor record(const char* operation, const Tensor& output, const std::vector<Tensor>& inputs,
               BackwardFunction backward) {

@@ -31,6 +31,7 @@ class NoGrad {
  public:
   NoGrad();
   ~NoGrad();
+  static bool in_force();
   NoGrad(const NoGrad&) = delete;
   NoGrad& operator=(const NoGrad&) = delete;
 

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "core/autograd.h"
+#include "kernels/batch_norm.h"
 #include "kernels/check.h"
+#include "nn/layers.h"
 #include "parallel/replicas.h"
-#include "parallel/running_statistics.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -117,17 +120,48 @@ Tensor gather(const std::vector<Tensor>& parts, const std::vector<Slice>& rows, 
   return whole;
 }
 
+// All batch norms of `module` and below it.
+void visit_norms(nn::Module& module, const std::function<void(nn::BatchNorm2d&)>& visitor) {
+  if (auto* norm = dynamic_cast<nn::BatchNorm2d*>(&module)) visitor(*norm);
+  for (const auto& [name, child] : module.children()) visit_norms(*child, visitor);
+}
+
+// The buffers of all replicas, by replica.
+std::vector<std::vector<nn::Buffer>> buffers_of(const std::vector<std::shared_ptr<nn::Module>>& replicas) {
+  std::vector<std::vector<nn::Buffer>> buffers;
+  for (const auto& replica : replicas) buffers.push_back(replica->named_buffers());
+  return buffers;
+}
+
+// Pairs of buffers: a running_mean and the running_var beside it.
+std::vector<std::pair<size_t, size_t>> running_pairs(const std::vector<nn::Buffer>& buffers) {
+  static const std::string kMean = "running_mean", kVariance = "running_var";
+  std::map<std::string, size_t> index;
+  for (size_t b = 0; b < buffers.size(); ++b) index[buffers[b].name] = b;
+  std::vector<std::pair<size_t, size_t>> pairs;
+  for (const auto& [name, b] : index) {
+    if (!name.ends_with(kMean)) continue;
+    const auto other = index.find(name.substr(0, name.size() - kMean.size()) + kVariance);
+    if (other != index.end()) pairs.emplace_back(b, other->second);
+  }
+  return pairs;
+}
+
 }  // namespace
 
 DataParallel::DataParallel(const MakeModule& make, const std::vector<Device>& devices,
                            const DataParallelOptions& options)
     : replicas_(make_replicas(make, devices)),
       devices_(devices),
-      statistics_(options.statistics),
       gradients_(parameters_of(replicas_), devices, options.algorithm),
       rows_(devices.size(), 0) {
-  if (statistics_ == BatchStatistics::batch) throw Error("DataParallel: not there yet");
   broadcast();
+  if (options.statistics == BatchStatistics::shard || replicas_.size() == 1) return;
+  threads_ = std::make_shared<ReplicaThreads>(devices, options.algorithm);
+  for (size_t r = 0; r < replicas_.size(); ++r) {
+    const auto statistics = ReplicaThreads::statistics_of(threads_, r);
+    visit_norms(*replicas_[r], [&statistics](nn::BatchNorm2d& norm) { norm.synchronise(statistics); });
+  }
 }
 
 void DataParallel::broadcast() {
@@ -184,31 +218,49 @@ std::vector<Tensor> DataParallel::forward(const std::vector<Tensor>& shards) {
     if (shards[r].device() != devices_[r])
       throw Error(fmt::format("DataParallel: shard {} is on device {}, its replica on device {}", r,
                               shards[r].device().index(), devices_[r].index()));
-  if (std::all_of(shards.begin(), shards.end(), [](const Tensor& shard) { return shard.dim(0) == 0; }))
-    throw Error("DataParallel: the batch has no rows");
-  // The host only enqueues: the devices work at the same time.
+  std::vector<bool> runs;
+  for (const Tensor& shard : shards) runs.push_back(shard.dim(0) > 0);
+  const auto first = static_cast<size_t>(std::find(runs.begin(), runs.end(), true) - runs.begin());
+  if (first == runs.size()) throw Error("DataParallel: the batch has no rows");
   std::vector<Tensor> outputs(replicas_.size());
-  for (size_t r = 0; r < replicas_.size(); ++r) {
-    if (shards[r].dim(0) == 0) continue;
-    const DeviceGuard guard(devices_[r]);
-    outputs[r] = replicas_[r]->forward(shards[r]);
-    if (module().training()) rows_[r] += shards[r].dim(0);
+  run(runs, [&](size_t r) { outputs[r] = replicas_[r]->forward(shards[r]); });
+  if (!module().training()) return outputs;
+  for (size_t r = 0; r < shards.size(); ++r) {
+    rows_[r] += shards[r].dim(0);
+    // With the statistics of the batch all replicas have the same running ones, also those without rows.
+    if (!threads_ || runs[r]) continue;
+    const std::vector<nn::Buffer> buffers = replicas_[r]->named_buffers();
+    const std::vector<nn::Buffer> others = replicas_[first]->named_buffers();
+    for (const auto& [mean, variance] : running_pairs(buffers))
+      for (const size_t b : {mean, variance}) buffers[b].value.copy_from(others[b].value);
   }
   return outputs;
+}
+
+// One host thread enqueues a replica after the other: devices work at the same time anyway. Only what waits
+// in the middle needs a thread a replica.
+void DataParallel::run(const std::vector<bool>& runs, const std::function<void(size_t)>& work) {
+  if (threads_) return threads_->run(runs, work);
+  for (size_t r = 0; r < runs.size(); ++r) {
+    if (!runs[r]) continue;
+    const DeviceGuard guard(devices_[r]);
+    work(r);
+  }
 }
 
 void DataParallel::backward(const std::vector<Tensor>& outputs, const std::vector<Tensor>& gradients) {
   if (outputs.size() != replicas_.size() || (!gradients.empty() && gradients.size() != outputs.size()))
     throw Error(fmt::format("DataParallel: {} outputs and {} gradients for {} replicas", outputs.size(),
                             gradients.size(), replicas_.size()));
+  std::vector<bool> runs;
+  for (const Tensor& output : outputs) runs.push_back(output.defined() && output.requires_grad());
   gradients_.prepare();
-  for (size_t r = 0; r < replicas_.size(); ++r) {
-    if (!outputs[r].defined() || !outputs[r].requires_grad()) continue;
+  run(runs, [&](size_t r) {
     if (gradients.empty())
       lockstep::backward(outputs[r]);
     else
       lockstep::backward(outputs[r], gradients[r]);
-  }
+  });
   if (no_sync_ == 0) reduce();
 }
 
@@ -216,20 +268,31 @@ void DataParallel::train(bool on) {
   for (const auto& replica : replicas_) replica->train(on);
 }
 
-std::vector<std::vector<float>> DataParallel::combined_buffers() const {
-  return parallel::combined_buffers(replicas_, rows_);
+std::vector<Tensor> DataParallel::combined_buffers() const {
+  const auto buffers = buffers_of(replicas_);
+  std::vector<Tensor> combined;
+  for (const nn::Buffer& buffer : buffers[0]) combined.push_back(buffer.value.copy_to(devices_[0]));
+  const DeviceGuard guard(devices_[0]);
+  for (const auto& [mean, variance] : running_pairs(buffers[0])) {
+    const int64_t channels = combined[mean].size();
+    const auto replicas = static_cast<int64_t>(replicas_.size());
+    const Tensor statistics = Tensor::empty({replicas, 2, channels}, devices_[0]);
+    const Tensor lines = statistics.reshape({replicas * 2, channels});
+    for (int64_t r = 0; r < replicas; ++r)
+      for (const auto& [line, b] : {std::pair{2 * r, mean}, std::pair{2 * r + 1, variance}})
+        lines.slice(line, line + 1).reshape({channels}).copy_from(buffers[r][b].value);
+    kernels::batch_norm_combine_running(static_cast<int>(channels), rows_, statistics.data<float>(),
+                                        combined[mean].data<float>(), combined[variance].data<float>(),
+                                        devices_[0].stream());
+  }
+  return combined;
 }
 
 void DataParallel::combine_buffers() {
   if (std::all_of(rows_.begin(), rows_.end(), [](int64_t rows) { return rows == 0; })) return;
-  const std::vector<std::vector<float>> combined = combined_buffers();
-  for (size_t r = 0; r < replicas_.size(); ++r) {
-    const std::vector<nn::Buffer> buffers = replicas_[r]->named_buffers();
-    for (size_t b = 0; b < buffers.size(); ++b) {
-      const Tensor& value = buffers[b].value;
-      value.copy_from(Tensor::from_host(combined[b], value.shape(), devices_[r]));
-    }
-  }
+  const std::vector<Tensor> combined = combined_buffers();
+  for (const std::vector<nn::Buffer>& buffers : buffers_of(replicas_))
+    for (size_t b = 0; b < buffers.size(); ++b) buffers[b].value.copy_from(combined[b]);
   std::fill(rows_.begin(), rows_.end(), 0);
 }
 

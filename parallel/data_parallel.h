@@ -9,6 +9,7 @@
 #include "nn/module.h"
 #include "nn/optimizer.h"
 #include "parallel/replica_gradients.h"
+#include "parallel/replica_threads.h"
 
 namespace lockstep::parallel {
 
@@ -82,20 +83,24 @@ class DataParallel {
   void broadcast();
 
   // Makes the running statistics of batch norms one: mean and variance over the rows that each replica has
-  // normalised since the last time (parallel/running_statistics.h), written into all replicas. Other buffers
-  // get replica 0's value. Call it at the end of each epoch, before evaluation. Nothing changes where no
-  // replica has normalised anything since. Waits for the devices.
+  // normalised since the last time, written into all replicas. Other buffers get replica 0's value. Call it
+  // at the end of each epoch, before evaluation. Nothing changes where no replica has normalised anything
+  // since.
   void combine_buffers();
-  // Those values, by buffer, without writing them.
-  std::vector<std::vector<float>> combined_buffers() const;
+  // Those values without writing them, on devices()[0], in the order of named_buffers(): for each pair
+  // running_mean and running_var what kernels::batch_norm_combine_running says, with the rows of each
+  // replica.
+  std::vector<Tensor> combined_buffers() const;
   // Rows that each replica has seen in training since combine_buffers: part of a run's state.
   const std::vector<int64_t>& rows_since_combined() const { return rows_; }
   void set_rows_since_combined(const std::vector<int64_t>& rows);
 
  private:
+  void run(const std::vector<bool>& runs, const std::function<void(size_t)>& work);
+
   std::vector<std::shared_ptr<nn::Module>> replicas_;
   std::vector<Device> devices_;
-  BatchStatistics statistics_;
+  std::shared_ptr<ReplicaThreads> threads_;  // null where replicas do not wait for each other
   ReplicaGradients gradients_;
   int no_sync_ = 0;
   std::vector<int64_t> rows_;
