@@ -23,6 +23,7 @@ struct Edge {
   std::shared_ptr<Node> producer;
   std::shared_ptr<TensorState> leaf;
   Shape shape;
+  DType dtype = DType::float32;
 };
 
 struct Node {
@@ -70,6 +71,7 @@ Tensor record(const char* operation, const Tensor& output, const std::vector<Ten
     if (input.defined() && input.requires_grad()) {
       const auto& state = TensorState::of(input);
       edge.shape = state->shape;
+      edge.dtype = state->dtype;
       edge.producer = state->producer;
       if (!edge.producer) edge.leaf = state;
     }
@@ -89,6 +91,13 @@ bool held_alone(const Tensor& tensor) {
   return state.use_count() == 1 && state->storage.use_count() == 1;
 }
 
+void add_into(const Tensor& sum, const Tensor& term) {
+  const DeviceGuard guard(sum.device());
+  for_float_type("backward", sum.dtype(), [&]<typename T>(T) {
+    kernels::add_into(sum.data<T>(), term.data<T>(), sum.size(), sum.device().stream());
+  });
+}
+
 // sum += term, in sum's own memory where nobody else holds it, else in a copy.
 void accumulate(Tensor& sum, const Tensor& term) {
   if (!sum.defined()) {
@@ -96,16 +105,14 @@ void accumulate(Tensor& sum, const Tensor& term) {
     return;
   }
   if (!held_alone(sum)) sum = sum.copy_to(sum.device());
-  const DeviceGuard guard(sum.device());
-  kernels::add_into(sum.data<float>(), term.data<float>(), sum.size(), sum.device().stream());
+  add_into(sum, term);
 }
 
 // A leaf's gradient that somebody set (a range of an arena, say) is added to where it lies.
 void accumulate_leaf(TensorState& leaf, const Tensor& term) {
   leaf.gradient_written = true;
   if (leaf.gradient.defined()) {
-    const DeviceGuard guard(leaf.gradient.device());
-    kernels::add_into(leaf.gradient.data<float>(), term.data<float>(), term.size(), term.device().stream());
+    add_into(leaf.gradient, term);
   } else {
     // Two leaves must never share one gradient's memory.
     leaf.gradient = held_alone(term) ? term : term.copy_to(term.device());
@@ -146,6 +153,9 @@ void backward(const Tensor& output, const Tensor& gradient) {
   if (gradient.shape() != output.shape())
     throw Error(fmt::format("backward: a gradient of shape {} for an output of shape {}",
                             to_string(gradient.shape()), to_string(output.shape())));
+  if (gradient.dtype() != output.dtype())
+    throw Error(fmt::format("backward: a {} gradient for a {} output", name_of(gradient.dtype()),
+                            name_of(output.dtype())));
   const auto& state = TensorState::of(output);
   if (!state->producer) {
     accumulate_leaf(*state, gradient.copy_to(gradient.device()));
@@ -180,6 +190,9 @@ void backward(const Tensor& output, const Tensor& gradient) {
       if (outgoing[i].shape() != edge.shape)
         throw Error(fmt::format("backward: '{}' returned a gradient of shape {} for input {} of shape {}",
                                 self->operation, to_string(outgoing[i].shape()), i, to_string(edge.shape)));
+      if (outgoing[i].dtype() != edge.dtype)
+        throw Error(fmt::format("backward: '{}' returned a {} gradient for input {}, which is {}",
+                                self->operation, name_of(outgoing[i].dtype()), i, name_of(edge.dtype)));
       if (edge.leaf)
         accumulate_leaf(*edge.leaf, outgoing[i]);
       else

@@ -21,13 +21,22 @@ struct Device::State {
     LOCKSTEP_CUBLAS(cublasCreate(&blas));
     cublas = Handle<cublasHandle_t, cublasDestroy>(blas);
     LOCKSTEP_CUBLAS(cublasSetStream(blas, stream.get()));
-    // float32 means float32: no TF32 unless someone asks for it.
-    LOCKSTEP_CUBLAS(cublasSetMathMode(blas, CUBLAS_PEDANTIC_MATH));
     cudnnHandle_t dnn = nullptr;
     LOCKSTEP_CUDNN(cudnnCreate(&dnn));
     cudnn = Handle<cudnnHandle_t, cudnnDestroy>(dnn);
     LOCKSTEP_CUDNN(cudnnSetStream(dnn, stream.get()));
     math = {kernels::Math::library, blas, dnn, stream.get()};
+    use_precision(kernels::Precision::fp32);
+  }
+
+  // float32 means float32: no TF32 unless someone asks for it. For bfloat16 operands too, sums stay float32.
+  void use_precision(kernels::Precision precision) {
+    math.precision = precision;
+    LOCKSTEP_CUBLAS(cublasSetMathMode(math.cublas, precision == kernels::Precision::fp32
+                                                       ? CUBLAS_PEDANTIC_MATH
+                                                   : precision == kernels::Precision::tf32
+                                                       ? CUBLAS_TF32_TENSOR_OP_MATH
+                                                       : CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION));
   }
 
   int index;
@@ -56,6 +65,10 @@ const kernels::MathContext& Device::math() const {
 }
 void Device::use_math(kernels::Math math) const {
   state_->math.math = math;
+}
+void Device::use_precision(kernels::Precision precision) const {
+  const DeviceGuard guard(*this);
+  state_->use_precision(precision);
 }
 void Device::synchronize() const {
   state_->stream.synchronize();

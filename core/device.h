@@ -25,6 +25,8 @@ class Device {
   // cuBLAS and cuDNN handles, bound to stream(), and who does the heavy matrix work.
   const kernels::MathContext& math() const;
   void use_math(kernels::Math math) const;
+  // fp32 at the start. Not while an operation is being made on this device by another thread.
+  void use_precision(kernels::Precision precision) const;
   // Blocks the host until the compute stream is idle.
   void synchronize() const;
 

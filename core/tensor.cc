@@ -15,19 +15,32 @@
 namespace lockstep {
 
 size_t size_of(DType dtype) {
-  return dtype == DType::uint8 ? 1 : 4;
+  switch (dtype) {
+    case DType::uint8:
+      return 1;
+    case DType::bfloat16:
+      return 2;
+    default:
+      return 4;
+  }
 }
 
 const char* name_of(DType dtype) {
   switch (dtype) {
     case DType::float32:
       return "float32";
+    case DType::bfloat16:
+      return "bfloat16";
     case DType::int32:
       return "int32";
     case DType::uint8:
       return "uint8";
   }
   return "unknown";
+}
+
+void throw_not_float(const char* what, DType dtype) {
+  throw Error(fmt::format("{}: a {} tensor: use float32 or bfloat16", what, name_of(dtype)));
 }
 
 int64_t element_count(const Shape& shape) {
@@ -136,12 +149,15 @@ T* Tensor::data() const {
 }
 
 template Tensor Tensor::from_host(const std::vector<float>&, const Shape&, const Device&);
+template Tensor Tensor::from_host(const std::vector<__nv_bfloat16>&, const Shape&, const Device&);
 template Tensor Tensor::from_host(const std::vector<int32_t>&, const Shape&, const Device&);
 template Tensor Tensor::from_host(const std::vector<uint8_t>&, const Shape&, const Device&);
 template std::vector<float> Tensor::to_host() const;
+template std::vector<__nv_bfloat16> Tensor::to_host() const;
 template std::vector<int32_t> Tensor::to_host() const;
 template std::vector<uint8_t> Tensor::to_host() const;
 template float* Tensor::data() const;
+template __nv_bfloat16* Tensor::data() const;
 template int32_t* Tensor::data() const;
 template uint8_t* Tensor::data() const;
 
@@ -227,7 +243,7 @@ bool Tensor::requires_grad() const {
 
 Tensor& Tensor::set_requires_grad(bool on) {
   if (state().producer) throw Error("set_requires_grad: only a leaf can choose; detach() the tensor first");
-  if (on && dtype() != DType::float32)
+  if (on && dtype() != DType::float32 && dtype() != DType::bfloat16)
     throw Error(fmt::format("set_requires_grad: a {} tensor has no gradient", name_of(dtype())));
   state_->requires_grad = on;
   return *this;
@@ -239,8 +255,9 @@ Tensor Tensor::grad() const {
 
 void Tensor::set_grad(const Tensor& gradient) const {
   if (gradient.defined() && (gradient.shape() != shape() || gradient.dtype() != dtype()))
-    throw Error(fmt::format("set_grad: a gradient of shape {} for a tensor of shape {}",
-                            to_string(gradient.shape()), to_string(shape())));
+    throw Error(fmt::format("set_grad: a {} gradient of shape {} for a {} tensor of shape {}",
+                            name_of(gradient.dtype()), to_string(gradient.shape()), name_of(dtype()),
+                            to_string(shape())));
   if (gradient.defined() && gradient.device() != device())
     throw Error(fmt::format("set_grad: the gradient is on device {}, the tensor on device {}",
                             gradient.device().index(), device().index()));

@@ -2,6 +2,8 @@
 // autograd needs to know. Copying the handle shares everything; reshape and slice are views.
 #pragma once
 
+#include <cuda_bf16.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -11,19 +13,31 @@
 
 namespace lockstep {
 
-enum class DType { float32, int32, uint8 };
+enum class DType { float32, bfloat16, int32, uint8 };
 
 size_t size_of(DType dtype);
 const char* name_of(DType dtype);
+[[noreturn]] void throw_not_float(const char* what, DType dtype);
 
 template <typename T>
 inline constexpr DType kDType = T::unknown_element_type;
 template <>
 inline constexpr DType kDType<float> = DType::float32;
 template <>
+inline constexpr DType kDType<__nv_bfloat16> = DType::bfloat16;
+template <>
 inline constexpr DType kDType<int32_t> = DType::int32;
 template <>
 inline constexpr DType kDType<uint8_t> = DType::uint8;
+
+// Calls f with a value of the element type that `dtype` names, where that is a floating-point type, else
+// throws; `what` names what is being done.
+template <typename F>
+auto for_float_type(const char* what, DType dtype, F f) {
+  if (dtype == DType::float32) return f(float());
+  if (dtype == DType::bfloat16) return f(__nv_bfloat16());
+  throw_not_float(what, dtype);
+}
 
 // Row-major; activations are [batch, height, width, channels].
 using Shape = std::vector<int64_t>;

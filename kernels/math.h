@@ -10,6 +10,11 @@ namespace lockstep::kernels {
 
 enum class Math { library, own };
 
+// What matrix products and convolutions round their operands to; all sum in float32. fp32: to nothing. tf32:
+// to the 10 bits of fraction that tensor cores take of a float32 (on a processor without: not at all). bf16:
+// the layers of nn/ make their activations bfloat16.
+enum class Precision { fp32, tf32, bf16 };
+
 // What a matrix product or a convolution needs beside its operands. The handles are already bound to
 // `stream`.
 struct MathContext {
@@ -17,6 +22,7 @@ struct MathContext {
   cublasHandle_t cublas;
   cudnnHandle_t cudnn;
   cudaStream_t stream;
+  Precision precision = Precision::fp32;
 };
 
 }  // namespace lockstep::kernels

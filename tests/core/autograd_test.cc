@@ -4,6 +4,7 @@
 
 #include "kernels/check.h"
 #include "kernels/elementwise.h"
+#include "tests/bfloat16.h"
 #include "tests/error_of.h"
 
 namespace lockstep {
@@ -58,6 +59,37 @@ TEST(Autograd, SecondUseOfAnIntermediateAccumulatesBeforeItsOwnBackward) {
   const Tensor y = scaled(x, 2);
   backward(sum(y, sum(y, y)));
   EXPECT_EQ(gradient_of(x), std::vector<float>{6});
+}
+
+// Hands `gradients` to x, which is used once for each.
+std::vector<float> accumulated_bfloat16(const Tensor& x, const std::vector<float>& gradients) {
+  Tensor last = x;
+  for (const float gradient : gradients)
+    last = record(
+        "used", Tensor::zeros({1}, device(), DType::bfloat16), {x, last}, [gradient](const Tensor& dy) {
+          return std::vector<Tensor>{Tensor::from_host(test::rounded({gradient}), {1}, device()), dy};
+        });
+  backward(last, Tensor::zeros({1}, device(), DType::bfloat16));
+  return test::widened(x.grad().to_host<__nv_bfloat16>());
+}
+
+TEST(Autograd, AddsBfloat16GradientsInFloatAndRoundsOnce) {
+  Tensor x = Tensor::zeros({1}, device(), DType::bfloat16);
+  x.set_requires_grad(true);
+  // 1 + 2^-7 is the next number after 1; 3 * 2^-9 is more than half of the way there.
+  EXPECT_EQ(accumulated_bfloat16(x, {1, 0.0058593750F}), std::vector<float>{1.0078125F});
+  EXPECT_EQ(x.grad().dtype(), DType::bfloat16);
+}
+
+TEST(Autograd, RefusesAGradientOfAnotherType) {
+  const Tensor x = leaf({3});
+  const Tensor y = record("narrow", scaled(x, 1), {x}, [](const Tensor&) {
+    return std::vector<Tensor>{Tensor::zeros({1}, device(), DType::bfloat16)};
+  });
+  EXPECT_EQ(error_of([&] { backward(y); }),
+            "backward: 'narrow' returned a bfloat16 gradient for input 0, which is float32");
+  EXPECT_EQ(error_of([&] { backward(scaled(x, 1), Tensor::zeros({1}, device(), DType::bfloat16)); }),
+            "backward: a bfloat16 gradient for a float32 output");
 }
 
 TEST(Autograd, SecondBackwardAddsToTheGradient) {

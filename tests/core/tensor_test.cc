@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "kernels/check.h"
+#include "tests/bfloat16.h"
 #include "tests/error_of.h"
 
 namespace lockstep {
@@ -24,6 +25,19 @@ TEST(Tensor, BringsBackWhatWasPutIn) {
   EXPECT_EQ(Tensor::from_host<uint8_t>({0, 255}, {2}, device).to_host<uint8_t>(),
             (std::vector<uint8_t>{0, 255}));
   EXPECT_EQ(Tensor::zeros({3}, device).to_host<float>(), std::vector<float>(3, 0.0f));
+}
+
+TEST(Tensor, OfBfloat16HasTwoBytesAnElement) {
+  const std::vector<Device> devices = make_devices(2);
+  const Tensor x = Tensor::from_host(test::rounded(counting(6)), {3, 2}, devices[0]);
+  EXPECT_EQ(x.dtype(), DType::bfloat16);
+  EXPECT_EQ(x.bytes(), 12U);
+  for (const Device& device : devices)
+    EXPECT_EQ(test::widened(x.slice(1, 3).copy_to(device).to_host<__nv_bfloat16>()),
+              (std::vector<float>{2, 3, 4, 5}));
+  EXPECT_EQ(test::widened(Tensor::zeros({3}, devices[1], DType::bfloat16).to_host<__nv_bfloat16>()),
+            std::vector<float>(3, 0.0F));
+  EXPECT_EQ(error_of([&] { x.data<float>(); }), "a bfloat16 tensor of shape [3, 2] was used as float32");
 }
 
 TEST(Tensor, MayBeEmpty) {
