@@ -1,5 +1,6 @@
 // GFLOP/s of the cuDNN convolution calls on the shapes of ResNet-18 and of LeNet's variants, NHWC, all three
-// passes. A multiplication and an addition count as two operations, padding included.
+// passes, float32 and bfloat16, by the algorithm that is reported first. A multiplication and an addition
+// count as two operations, padding included.
 #include <benchmark/benchmark.h>
 #include <cudnn.h>
 
@@ -37,7 +38,7 @@ void* device_memory(size_t bytes) {
   return memory;
 }
 
-void convolve(benchmark::State& state, Shape s, Pass pass) {
+void convolve(benchmark::State& state, Shape s, Pass pass, cudnnDataType_t type) {
   cudnnHandle_t handle;
   cudnnTensorDescriptor_t x, y;
   cudnnFilterDescriptor_t w;
@@ -48,23 +49,30 @@ void convolve(benchmark::State& state, Shape s, Pass pass) {
   LOCKSTEP_CUDNN(cudnnCreateFilterDescriptor(&w));
   LOCKSTEP_CUDNN(cudnnCreateConvolutionDescriptor(&convolution));
   const auto format = CUDNN_TENSOR_NHWC;
-  LOCKSTEP_CUDNN(cudnnSetTensor4dDescriptor(x, format, CUDNN_DATA_FLOAT, s.n, s.c, s.size, s.size));
-  LOCKSTEP_CUDNN(cudnnSetTensor4dDescriptor(y, format, CUDNN_DATA_FLOAT, s.n, s.k, s.out(), s.out()));
-  LOCKSTEP_CUDNN(cudnnSetFilter4dDescriptor(w, CUDNN_DATA_FLOAT, format, s.k, s.c, s.kernel, s.kernel));
+  LOCKSTEP_CUDNN(cudnnSetTensor4dDescriptor(x, format, type, s.n, s.c, s.size, s.size));
+  LOCKSTEP_CUDNN(cudnnSetTensor4dDescriptor(y, format, type, s.n, s.k, s.out(), s.out()));
+  LOCKSTEP_CUDNN(cudnnSetFilter4dDescriptor(w, type, format, s.k, s.c, s.kernel, s.kernel));
   LOCKSTEP_CUDNN(cudnnSetConvolution2dDescriptor(convolution, s.padding, s.padding, s.stride, s.stride, 1, 1,
                                                  CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-  LOCKSTEP_CUDNN(cudnnSetConvolutionMathType(convolution, CUDNN_FMA_MATH));
-  constexpr auto forward = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
-  constexpr auto data = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
-  constexpr auto filter = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
+  LOCKSTEP_CUDNN(cudnnSetConvolutionMathType(convolution,
+                                             type == CUDNN_DATA_FLOAT ? CUDNN_FMA_MATH : CUDNN_DEFAULT_MATH));
+  int count = 0;
   size_t bytes = 0;
-  if (pass == Pass::forward)
-    LOCKSTEP_CUDNN(cudnnGetConvolutionForwardWorkspaceSize(handle, x, w, convolution, y, forward, &bytes));
-  else if (pass == Pass::backward_data)
-    LOCKSTEP_CUDNN(cudnnGetConvolutionBackwardDataWorkspaceSize(handle, w, y, convolution, x, data, &bytes));
-  else
+  cudnnConvolutionFwdAlgoPerf_t forward;
+  cudnnConvolutionBwdDataAlgoPerf_t data;
+  cudnnConvolutionBwdFilterAlgoPerf_t filter;
+  if (pass == Pass::forward) {
+    LOCKSTEP_CUDNN(cudnnGetConvolutionForwardAlgorithm_v7(handle, x, w, convolution, y, 1, &count, &forward));
+    bytes = forward.memory;
+  } else if (pass == Pass::backward_data) {
     LOCKSTEP_CUDNN(
-        cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, x, y, convolution, w, filter, &bytes));
+        cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, w, y, convolution, x, 1, &count, &data));
+    bytes = data.memory;
+  } else {
+    LOCKSTEP_CUDNN(
+        cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, x, y, convolution, w, 1, &count, &filter));
+    bytes = filter.memory;
+  }
   void* const workspace = device_memory(bytes);
   void* const x_data = device_memory(sizeof(float) * s.n * s.c * s.size * s.size);
   void* const w_data = device_memory(sizeof(float) * s.k * s.c * s.kernel * s.kernel);
@@ -72,14 +80,14 @@ void convolve(benchmark::State& state, Shape s, Pass pass) {
   const float one = 1, zero = 0;
   const auto run = [&] {
     if (pass == Pass::forward)
-      LOCKSTEP_CUDNN(cudnnConvolutionForward(handle, &one, x, x_data, w, w_data, convolution, forward,
+      LOCKSTEP_CUDNN(cudnnConvolutionForward(handle, &one, x, x_data, w, w_data, convolution, forward.algo,
                                              workspace, bytes, &zero, y, y_data));
     else if (pass == Pass::backward_data)
-      LOCKSTEP_CUDNN(cudnnConvolutionBackwardData(handle, &one, w, w_data, y, y_data, convolution, data,
+      LOCKSTEP_CUDNN(cudnnConvolutionBackwardData(handle, &one, w, w_data, y, y_data, convolution, data.algo,
                                                   workspace, bytes, &zero, x, x_data));
     else
-      LOCKSTEP_CUDNN(cudnnConvolutionBackwardFilter(handle, &one, x, x_data, y, y_data, convolution, filter,
-                                                    workspace, bytes, &zero, w, w_data));
+      LOCKSTEP_CUDNN(cudnnConvolutionBackwardFilter(handle, &one, x, x_data, y, y_data, convolution,
+                                                    filter.algo, workspace, bytes, &zero, w, w_data));
     LOCKSTEP_CUDA(cudaDeviceSynchronize());
   };
   run();
@@ -102,9 +110,14 @@ const int kRegistered = [] {
     for (const auto& [name, pass] : passes) {
       // Nobody asks for the gradient of the images.
       if (shape.c == 1 && pass == Pass::backward_data) continue;
-      benchmark::RegisterBenchmark((std::string(shape.name) + "/" + name).c_str(), convolve, shape, pass)
-          ->UseRealTime()
-          ->Unit(benchmark::kMillisecond);
+      for (const auto& [type, type_name] :
+           {std::pair{CUDNN_DATA_FLOAT, "float32"}, std::pair{CUDNN_DATA_BFLOAT16, "bfloat16"}})
+        benchmark::RegisterBenchmark((std::string(shape.name) + "/" + name + "/" + type_name).c_str(),
+                                     convolve, shape, pass, type)
+            ->MeasureProcessCPUTime()
+            ->UseRealTime()
+            ->Unit(benchmark::kMillisecond)
+            ->MinTime(0.05);
     }
   return 0;
 }();
