@@ -24,7 +24,7 @@ struct Prepared {
 
 // Empty where oneDNN would emulate it.
 std::unique_ptr<const Prepared> prepare(const Bfloat16Product& p) {
-  if (!onednn::has_bfloat16()) return nullptr;
+  if (!onednn::has_fast_bfloat16()) return nullptr;
   const auto strides = [](bool transposed, int64_t leading) {
     return transposed ? memory::dims{1, leading} : memory::dims{leading, 1};
   };

@@ -83,6 +83,13 @@ cudnnStatus_t prepare(const ConvolutionProblem& problem, const Convolution** fou
   return CUDNN_STATUS_SUCCESS;
 }
 
+// Where our own Winograd convolution is there, it is the fastest. It multiplies floats always.
+bool has_winograd(const ConvolutionProblem& problem) {
+  const bool beaten_by_tiles =
+      problem.arithmetic != Arithmetic::float32 && hostcuda::onednn::has_bfloat16_tiles();
+  return winograd::supports(problem) && !beaten_by_tiles;
+}
+
 // The best algorithm comes first. The code behind the other two is the same.
 template <typename Algorithm>
 struct Algorithms {
@@ -122,7 +129,7 @@ cudnnStatus_t list_algorithms(const Algorithms<Algorithm>& known, cudnnHandle_t 
     results[count++] = {algorithm,           CUDNN_STATUS_SUCCESS, -1.0f,    workspace,
                         CUDNN_DETERMINISTIC, convolution->math,    {0, 0, 0}};
   };
-  if (winograd::supports(problem)) answer(known.winograd, winograd::workspace_bytes(problem));
+  if (has_winograd(problem)) answer(known.winograd, winograd::workspace_bytes(problem));
   if (count < requested) {
     const Convolution* found = nullptr;
     const cudnnStatus_t prepared = prepare(problem, &found);
@@ -137,7 +144,7 @@ cudnnStatus_t list_algorithms(const Algorithms<Algorithm>& known, cudnnHandle_t 
 // The workspace of a pass by a method, and for the library what it runs.
 cudnnStatus_t prepare(Method method, const ConvolutionProblem& problem, const Convolution** found,
                       size_t* bytes) {
-  if (method == Method::none || (method == Method::winograd && !winograd::supports(problem)))
+  if (method == Method::none || (method == Method::winograd && !has_winograd(problem)))
     return CUDNN_STATUS_NOT_SUPPORTED;
   if (method == Method::winograd) {
     *bytes = winograd::workspace_bytes(problem);

@@ -40,7 +40,7 @@ ConvolutionOperands describe(const ConvolutionProblem& p) {
 }  // namespace
 
 bool multiplies_bfloat16(const ConvolutionProblem& problem) {
-  if (!has_bfloat16()) return false;
+  if (!has_fast_bfloat16()) return false;
   const ThreadScope threads(problem.threads);
   const ConvolutionOperands operands = describe(problem);
   try {

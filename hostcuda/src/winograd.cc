@@ -98,9 +98,10 @@ float* scratch(int64_t floats) {
   return memory.data() + (64 - address % 64) % 64 / sizeof(float);
 }
 
-// As many floats as an image may have channels: zeros to read, or a place to write what is not wanted.
-const float* zeros(int channels) {
-  thread_local std::vector<float> memory;
+// As many as an image may have channels.
+template <typename T>
+const T* zeros(int channels) {
+  thread_local std::vector<T> memory;
   if (memory.size() < static_cast<size_t>(channels)) memory.resize(static_cast<size_t>(channels));
   return memory.data();
 }
@@ -116,9 +117,10 @@ cudaError_t for_each(Device& device, int64_t count, const std::function<void(int
 }
 
 // One block of tiles times one panel of weights, transformed back into `out`.
+template <typename T>
 void multiply_panel(const Correlation& c, const Blocks& blocks, int64_t block, const float* v,
-                    const Panels& panels, int panel, const float* u, float* products, float* beyond,
-                    float alpha, float beta, float* out) {
+                    const Panels& panels, int panel, const float* u, float* products, T* beyond, float alpha,
+                    float beta, T* out) {
   const int depth = c.in.channels, tiles = blocks.size(block), width = panels.width(panel);
   const Block sums = {products, int64_t{blocks.block_tiles} * kPanel + kLine, width};
   for (int point = 0; point < kPoints; ++point)
@@ -131,7 +133,8 @@ void multiply_panel(const Correlation& c, const Blocks& blocks, int64_t block, c
                    out);
 }
 
-void transform_panel(const Correlation& c, const float* w, const Panels& panels, int panel, float* u) {
+template <typename T>
+void transform_panel(const Correlation& c, const T* w, const Panels& panels, int panel, float* u) {
   if (c.turned)
     transform_turned_weights(w, c.out.channels, c.in.channels, panels.first(panel), panels.width(panel), u,
                              panels.point_step(panel));
@@ -155,16 +158,17 @@ struct CorrelationPlan {
   int64_t workspace_floats;
 };
 
-cudaError_t correlate(Device& device, const Correlation& c, float alpha, const float* in, const float* w,
-                      float* workspace, float beta, float* out) {
+template <typename T>
+cudaError_t correlate(Device& device, const Correlation& c, float alpha, const T* in, const T* w,
+                      float* workspace, float beta, T* out) {
   const CorrelationPlan plan(c);
   const Blocks& blocks = plan.blocks;
   const Panels& panels = plan.panels;
   const int64_t block_floats = blocks.floats(c.in.channels), panel_floats = panels.floats(1);
   const int64_t product_floats = kPoints * (int64_t{blocks.block_tiles} * kPanel + kLine);
   const auto transform_block = [&](int64_t block, float* v) {
-    transform_input(c.in, in, blocks.first(block), blocks.size(block), 0, c.in.channels, zeros(c.in.channels),
-                    blocks.at(v, c.in.channels));
+    transform_input(c.in, in, blocks.first(block), blocks.size(block), 0, c.in.channels,
+                    zeros<T>(c.in.channels), blocks.at(v, c.in.channels));
   };
   cudaError_t error;
   if (plan.all_weights) {
@@ -178,7 +182,7 @@ cudaError_t correlate(Device& device, const Correlation& c, float alpha, const f
       transform_block(block, v);
       for (int panel = 0; panel < panels.count; ++panel)
         multiply_panel(c, blocks, block, v, panels, panel, workspace + panels.start(panel), products,
-                       products + product_floats, alpha, beta, out);
+                       reinterpret_cast<T*>(products + product_floats), alpha, beta, out);
     });
   }
   error = for_each(device, blocks.count,
@@ -190,7 +194,7 @@ cudaError_t correlate(Device& device, const Correlation& c, float alpha, const f
     transform_panel(c, w, panels, panel, u);
     for (int64_t block = 0; block < blocks.count; ++block)
       multiply_panel(c, blocks, block, workspace + block * block_floats, panels, panel, u, products,
-                     products + product_floats, alpha, beta, out);
+                     reinterpret_cast<T*>(products + product_floats), alpha, beta, out);
   });
 }
 
@@ -227,14 +231,15 @@ void add_products(const FilterPlan& plan, int64_t block, const Block& dy, const 
              sums + point * plan.panels.point_step(panel), width, add);
 }
 
-cudaError_t filter_gradient(Device& device, const ConvolutionProblem& problem, float alpha, const float* x,
-                            const float* dy, float* workspace, float beta, float* dw) {
+template <typename T>
+cudaError_t filter_gradient(Device& device, const ConvolutionProblem& problem, float alpha, const T* x,
+                            const T* dy, float* workspace, float beta, T* dw) {
   const FilterPlan plan(problem);
   const Blocks& blocks = plan.blocks;
   const Panels& panels = plan.panels;
   const int in = plan.x.channels, out = plan.dy.channels;
   const auto transform_dy = [&](int64_t block, float* to) {
-    transform_gradient(plan.dy, dy, blocks.first(block), blocks.size(block), 0, out, zeros(out),
+    transform_gradient(plan.dy, dy, blocks.first(block), blocks.size(block), 0, out, zeros<T>(out),
                        blocks.at(to, out));
   };
   cudaError_t error;
@@ -247,7 +252,7 @@ cudaError_t filter_gradient(Device& device, const ConvolutionProblem& problem, f
                     end = blocks.count * (range + 1) / plan.ranges;
       for (int64_t block = begin; block < end; ++block) {
         transform_dy(block, gradients);
-        transform_input(plan.x, x, blocks.first(block), blocks.size(block), 0, in, zeros(in),
+        transform_input(plan.x, x, blocks.first(block), blocks.size(block), 0, in, zeros<T>(in),
                         blocks.at(inputs, in));
         for (int panel = 0; panel < panels.count; ++panel) {
           Block part = blocks.at(inputs, in);
@@ -275,7 +280,7 @@ cudaError_t filter_gradient(Device& device, const ConvolutionProblem& problem, f
     const Block inputs = blocks.at(sums + panels.floats(1), kPanel);
     for (int64_t block = 0; block < blocks.count; ++block) {
       transform_input(plan.x, x, blocks.first(block), blocks.size(block), panels.first(panel), width,
-                      zeros(in), inputs);
+                      zeros<T>(in), inputs);
       add_products(plan, block, blocks.at(workspace + block * blocks.floats(out), out), inputs, panel, sums,
                    block > 0);
     }
@@ -284,11 +289,28 @@ cudaError_t filter_gradient(Device& device, const ConvolutionProblem& problem, f
   });
 }
 
+template <typename T>
+cudaError_t run(Device& device, const ConvolutionProblem& p, float alpha, ConvolutionData data,
+                void* workspace, float beta) {
+  const auto address = (reinterpret_cast<uintptr_t>(workspace) + 63) / 64 * 64;
+  float* const aligned = reinterpret_cast<float*>(address);
+  T *const input = static_cast<T*>(data.x), *const weights = static_cast<T*>(data.w),
+           *const output = static_cast<T*>(data.y);
+  switch (p.pass) {
+    case Pass::forward:
+      return correlate<T>(device, correlation(p), alpha, input, weights, aligned, beta, output);
+    case Pass::backward_data:
+      return correlate<T>(device, correlation(p), alpha, output, weights, aligned, beta, input);
+    default:
+      return filter_gradient<T>(device, p, alpha, input, output, aligned, beta, weights);
+  }
+}
+
 }  // namespace
 
 bool supports(const ConvolutionProblem& p) {
-  if (p.arithmetic != Arithmetic::float32 || p.activations != Layout::nhwc || p.filter != Layout::nhwc ||
-      p.kernel_h != 3 || p.kernel_w != 3 || p.stride_h != 1 || p.stride_w != 1)
+  if (p.activations != Layout::nhwc || p.filter != Layout::nhwc || p.kernel_h != 3 || p.kernel_w != 3 ||
+      p.stride_h != 1 || p.stride_w != 1)
     return false;
   if (p.c % 16 != 0 || p.k % 16 != 0 || p.padding_h > 2 || p.padding_w > 2) return false;
   // Tiles reach beyond the images: at least a third of the products must be saved for all that.
@@ -306,18 +328,8 @@ size_t workspace_bytes(const ConvolutionProblem& p) {
 
 cudaError_t run(Device& device, const ConvolutionProblem& p, float alpha, ConvolutionData data,
                 void* workspace, float beta) {
-  const auto address = (reinterpret_cast<uintptr_t>(workspace) + 63) / 64 * 64;
-  float* const aligned = reinterpret_cast<float*>(address);
-  float *const input = static_cast<float*>(data.x), *const weights = static_cast<float*>(data.w),
-               *const output = static_cast<float*>(data.y);
-  switch (p.pass) {
-    case Pass::forward:
-      return correlate(device, correlation(p), alpha, input, weights, aligned, beta, output);
-    case Pass::backward_data:
-      return correlate(device, correlation(p), alpha, output, weights, aligned, beta, input);
-    default:
-      return filter_gradient(device, p, alpha, input, output, aligned, beta, weights);
-  }
+  return p.arithmetic == Arithmetic::float32 ? run<float>(device, p, alpha, data, workspace, beta)
+                                             : run<__nv_bfloat16>(device, p, alpha, data, workspace, beta);
 }
 
 }  // namespace hostcuda::winograd

@@ -2,6 +2,8 @@
 // since the compiler then splits it through memory (vector_size(64) for AVX2 was 31 times slower).
 #pragma once
 
+#include <cuda_bf16.h>
+
 #include <cstdint>
 #include <utility>
 
@@ -22,6 +24,8 @@ inline constexpr int kVectors = 2;
 inline constexpr int kPanel = kVectors * kLanes;  // the columns that a product makes at a time
 
 typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float))));
+typedef unsigned LaneBits __attribute__((vector_size(kLanes * sizeof(unsigned))));
+typedef unsigned short LaneHalves __attribute__((vector_size(kLanes * sizeof(unsigned short))));
 typedef int LaneIndices __attribute__((vector_size(kLanes * sizeof(int))));
 
 inline Lanes load(const float* p) {
@@ -32,6 +36,21 @@ inline Lanes load(const float* p) {
 
 inline void store(float* p, Lanes value) {
   __builtin_memcpy(p, &value, sizeof(value));
+}
+
+// bfloat16 in memory, float in registers: __bfloat162float and __float2bfloat16_rn, lane by lane.
+inline Lanes load(const __nv_bfloat16* p) {
+  LaneHalves halves;
+  __builtin_memcpy(&halves, p, sizeof(halves));
+  return reinterpret_cast<Lanes>(__builtin_convertvector(halves, LaneBits) << 16);
+}
+
+inline void store(__nv_bfloat16* p, Lanes value) {
+  const LaneBits bits = reinterpret_cast<LaneBits>(value);
+  const LaneBits rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  const LaneHalves halves =
+      __builtin_convertvector((bits & 0x7fffffff) > 0x7f800000 ? LaneBits{} + 0x7fff : rounded, LaneHalves);
+  __builtin_memcpy(static_cast<void*>(p), &halves, sizeof(halves));
 }
 
 // Exchanges the off-diagonal blocks of kBlock x kBlock values of two rows that are kBlock apart.

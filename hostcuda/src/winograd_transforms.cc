@@ -107,13 +107,12 @@ WINOGRAD_INLINE inline void transform_both_ways(Load load_element, Store store_e
 }
 
 // Where the kSize x kSize pixels of a tile lie; `outside` stands for those outside the image.
-template <int kSize, typename Float>
-void locate(const TiledImages& images, Float* x, int64_t tile, Float* outside,
-            Float* (&pixels)[kSize][kSize]) {
+template <int kSize, typename T>
+void locate(const TiledImages& images, T* x, int64_t tile, T* outside, T* (&pixels)[kSize][kSize]) {
   const int column = static_cast<int>(tile % images.tile_columns) * kTile - images.left;
   const int row = static_cast<int>(tile / images.tile_columns % images.tile_rows) * kTile - images.top;
   const int64_t image = tile / images.tile_columns / images.tile_rows;
-  Float* const start = x + image * images.height * images.width * images.channels;
+  T* const start = x + image * images.height * images.width * images.channels;
   for (int i = 0; i < kSize; ++i)
     for (int j = 0; j < kSize; ++j) {
       const bool inside =
@@ -123,12 +122,12 @@ void locate(const TiledImages& images, Float* x, int64_t tile, Float* outside,
     }
 }
 
-template <typename Transform>
-void transform_tiles(const TiledImages& images, const float* x, int64_t first, int tiles, int first_channel,
-                     int channels, const float* zeros, const Block& block) {
+template <typename Transform, typename T>
+void transform_tiles(const TiledImages& images, const T* x, int64_t first, int tiles, int first_channel,
+                     int channels, const T* zeros, const Block& block) {
   constexpr int kSize = Transform::kFrom;
   for (int i = 0; i < tiles; ++i) {
-    const float* pixels[kSize][kSize];
+    const T* pixels[kSize][kSize];
     locate<kSize>(images, x, first + i, zeros, pixels);
     float* const tile = block.start + i * block.tile_step;
     for (int c = 0; c < channels; c += kLanes)
@@ -139,11 +138,11 @@ void transform_tiles(const TiledImages& images, const float* x, int64_t first, i
   }
 }
 
-template <bool kAdd>
+template <bool kAdd, typename T>
 void write_tiles(const TiledImages& images, const Block& block, int64_t first, int tiles, int first_channel,
-                 int channels, float alpha, float beta, float* beyond, float* y) {
+                 int channels, float alpha, float beta, T* beyond, T* y) {
   for (int i = 0; i < tiles; ++i) {
-    float* pixels[kTile][kTile];
+    T* pixels[kTile][kTile];
     locate<kTile>(images, y, first + i, beyond, pixels);
     const float* const tile = block.start + i * block.tile_step;
     for (int c = 0; c < channels; c += kLanes)
@@ -151,7 +150,7 @@ void write_tiles(const TiledImages& images, const Block& block, int64_t first, i
           [&](int row, int column)
               WINOGRAD_INLINE { return load(tile + (row * kPatch + column) * block.point_step + c); },
           [&](int row, int column, Lanes value) WINOGRAD_INLINE {
-            float* const to = pixels[row][column] + first_channel + c;
+            T* const to = pixels[row][column] + first_channel + c;
             store(to, kAdd ? alpha * value + beta * load(to) : alpha * value);
           });
   }
@@ -159,23 +158,27 @@ void write_tiles(const TiledImages& images, const Block& block, int64_t first, i
 
 }  // namespace
 
-void transform_input(const TiledImages& images, const float* x, int64_t first, int tiles, int first_channel,
-                     int channels, const float* zeros, const Block& block) {
+template <typename T>
+void transform_input(const TiledImages& images, const T* x, int64_t first, int tiles, int first_channel,
+                     int channels, const T* zeros, const Block& block) {
   transform_tiles<Input>(images, x, first, tiles, first_channel, channels, zeros, block);
 }
 
-void transform_gradient(const TiledImages& images, const float* dy, int64_t first, int tiles,
-                        int first_channel, int channels, const float* zeros, const Block& block) {
+template <typename T>
+void transform_gradient(const TiledImages& images, const T* dy, int64_t first, int tiles, int first_channel,
+                        int channels, const T* zeros, const Block& block) {
   transform_tiles<Gradient>(images, dy, first, tiles, first_channel, channels, zeros, block);
 }
 
+template <typename T>
 void transform_output(const TiledImages& images, const Block& block, int64_t first, int tiles,
-                      int first_channel, int channels, float alpha, float beta, float* beyond, float* y) {
-  const auto write = beta == 0 ? write_tiles<false> : write_tiles<true>;
+                      int first_channel, int channels, float alpha, float beta, T* beyond, T* y) {
+  const auto write = beta == 0 ? write_tiles<false, T> : write_tiles<true, T>;
   write(images, block, first, tiles, first_channel, channels, alpha, beta, beyond, y);
 }
 
-void transform_weights(const float* w, int in, int first, int width, float* u, int64_t point_step) {
+template <typename T>
+void transform_weights(const T* w, int in, int first, int width, float* u, int64_t point_step) {
   for (int c = 0; c < in; c += kLanes)
     for (int k = 0; k < width; k += kLanes) {
       Lanes taps[9][kLanes];  // of kLanes input channels; the lanes are output channels
@@ -193,11 +196,12 @@ void transform_weights(const float* w, int in, int first, int width, float* u, i
     }
 }
 
-void transform_turned_weights(const float* w, int in, int out, int first, int width, float* u,
+template <typename T>
+void transform_turned_weights(const T* w, int in, int out, int first, int width, float* u,
                               int64_t point_step) {
   for (int k = 0; k < out; ++k)
     for (int c = 0; c < width; c += kLanes) {
-      const float* const last = w + (int64_t{k} * 9 + 8) * in + first + c;
+      const T* const last = w + (int64_t{k} * 9 + 8) * in + first + c;
       transform_both_ways<Weights>(
           [&](int row, int column) WINOGRAD_INLINE { return load(last - (row * 3 + column) * int64_t{in}); },
           [&](int row, int column, Lanes value) WINOGRAD_INLINE {
@@ -206,8 +210,9 @@ void transform_turned_weights(const float* w, int in, int out, int first, int wi
     }
 }
 
+template <typename T>
 void transform_filter_gradient(const float* m, int sums, int64_t sum_step, int64_t point_step, int width,
-                               int begin, int end, int in, int first, float alpha, float beta, float* dw) {
+                               int begin, int end, int in, int first, float alpha, float beta, T* dw) {
   for (int k = begin; k < end; ++k)
     for (int c = 0; c < width; c += kLanes)
       transform_both_ways<FilterGradient>(
@@ -218,9 +223,23 @@ void transform_filter_gradient(const float* m, int sums, int64_t sum_step, int64
             return total;
           },
           [&](int row, int column, Lanes value) WINOGRAD_INLINE {
-            float* const to = dw + (int64_t{k} * 9 + row * 3 + column) * in + first + c;
+            T* const to = dw + (int64_t{k} * 9 + row * 3 + column) * in + first + c;
             store(to, beta == 0 ? alpha * value : alpha * value + beta * load(to));
           });
 }
+
+#define INSTANTIATE(T)                                                                                       \
+  template void transform_input(const TiledImages&, const T*, int64_t, int, int, int, const T*,              \
+                                const Block&);                                                               \
+  template void transform_gradient(const TiledImages&, const T*, int64_t, int, int, int, const T*,           \
+                                   const Block&);                                                            \
+  template void transform_output(const TiledImages&, const Block&, int64_t, int, int, int, float, float, T*, \
+                                 T*);                                                                        \
+  template void transform_weights(const T*, int, int, int, float*, int64_t);                                 \
+  template void transform_turned_weights(const T*, int, int, int, int, float*, int64_t);                     \
+  template void transform_filter_gradient(const float*, int, int64_t, int64_t, int, int, int, int, int,      \
+                                          float, float, T*)
+INSTANTIATE(float);
+INSTANTIATE(__nv_bfloat16);
 
 }  // namespace hostcuda::winograd

@@ -7,6 +7,8 @@
 // 0, 1, -1, 2, -2. Transposing the formula gives the gradient of the weights: G' [ (A dy A') . (B' d B) ] G.
 #pragma once
 
+#include <cuda_bf16.h>
+
 #include <cstdint>
 
 namespace hostcuda::winograd {
@@ -23,6 +25,9 @@ struct TiledImages {
   int top, left;
 };
 
+// Below, T is float or __nv_bfloat16: what images, weights and gradients are in memory. All sums, and what
+// lies between the transforms, are float.
+
 // A block of transformed tiles: element [point][tile][channel]; an odd number of cache lines between points
 // and between tiles keeps them from competing for the same places of the cache.
 struct Block {
@@ -31,29 +36,35 @@ struct Block {
 };
 
 // block[.][i][c] = B' d B of tile first + i and channel first_channel + c, i < tiles, c < channels. `zeros`
-// has as many floats as images have channels, all zero.
-void transform_input(const TiledImages& images, const float* x, int64_t first, int tiles, int first_channel,
-                     int channels, const float* zeros, const Block& block);
+// has as many elements as images have channels, all zero.
+template <typename T>
+void transform_input(const TiledImages& images, const T* x, int64_t first, int tiles, int first_channel,
+                     int channels, const T* zeros, const Block& block);
 
 // Likewise A dy A' of 4x4 gradients of the output.
-void transform_gradient(const TiledImages& images, const float* dy, int64_t first, int tiles,
-                        int first_channel, int channels, const float* zeros, const Block& block);
+template <typename T>
+void transform_gradient(const TiledImages& images, const T* dy, int64_t first, int tiles, int first_channel,
+                        int channels, const T* zeros, const Block& block);
 
 // y = alpha A' m A + beta y, with m[point][i][c] in block; beta = 0 never reads y. `beyond` has as many
-// floats as images have channels: what falls outside the images is written there.
+// elements as images have channels: what falls outside the images is written there.
+template <typename T>
 void transform_output(const TiledImages& images, const Block& block, int64_t first, int tiles,
-                      int first_channel, int channels, float alpha, float beta, float* beyond, float* y);
+                      int first_channel, int channels, float alpha, float beta, T* beyond, T* y);
 
 // The weights w, [out, 3, 3, in], for `width` output channels from first on: u[point][in][i] = G g G'.
-void transform_weights(const float* w, int in, int first, int width, float* u, int64_t point_step);
+template <typename T>
+void transform_weights(const T* w, int in, int first, int width, float* u, int64_t point_step);
 // For the gradient of the input, which is a convolution with the weights turned by half a turn and the
 // channels exchanged, `width` input channels from first on: u[point][out][i].
-void transform_turned_weights(const float* w, int in, int out, int first, int width, float* u,
+template <typename T>
+void transform_turned_weights(const T* w, int in, int out, int first, int width, float* u,
                               int64_t point_step);
 
 // dw[out][3][3][first + i] = alpha G' m G + beta dw, with m[point][out][i] = the sum over s < sums of
 // m[s * sum_step + point * point_step + out * width + i], for output channels [begin, end).
+template <typename T>
 void transform_filter_gradient(const float* m, int sums, int64_t sum_step, int64_t point_step, int width,
-                               int begin, int end, int in, int first, float alpha, float beta, float* dw);
+                               int begin, int end, int in, int first, float alpha, float beta, T* dw);
 
 }  // namespace hostcuda::winograd

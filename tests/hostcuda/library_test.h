@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -88,11 +89,14 @@ inline std::vector<float> to_floats(const std::vector<__nv_bfloat16>& values) {
   return result;
 }
 
-// A float32 sum that was rounded to bfloat16 once: 8 bits, so by a relative 2^-8 at most.
-inline void expect_close(const std::vector<__nv_bfloat16>& got, const std::vector<Sum>& wanted) {
+// A float32 sum that was rounded to bfloat16 once: 8 bits, so by a relative 2^-8 at most. An algorithm that
+// rounds more than a plain sum may err by `epsilons` of the sum of magnitudes.
+inline void expect_close(const std::vector<__nv_bfloat16>& got, const std::vector<Sum>& wanted,
+                         double epsilons = 0) {
   ASSERT_EQ(got.size(), wanted.size());
   for (size_t i = 0; i < got.size(); ++i) {
-    const double sum = wanted[i].tolerance();
+    const double sum = std::max(wanted[i].tolerance(),
+                                epsilons * std::numeric_limits<float>::epsilon() * wanted[i].magnitude);
     ASSERT_NEAR(__bfloat162float(got[i]), wanted[i].value, sum + (std::fabs(wanted[i].value) + sum) / 256)
         << "at element " << i;
   }

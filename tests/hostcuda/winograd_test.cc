@@ -8,13 +8,6 @@
 
 namespace {
 
-// Winograd's transforms amplify rounding: with random values and the points 0, +-5/8, +-3/2, infinity the
-// root mean square of an error grows 8.2 times over that of direct products (the largest row sum of squares
-// of the matrices' entries, over 3, in both directions). A sum of n terms of random sign has an error of
-// about eps sqrt(n) times its partial sums, which are sqrt(n) terms large: eps times the sum of magnitudes. 8
-// more for the largest of many thousands of errors.
-constexpr double kTolerance = 8 * 8.2;
-
 // A shape's operands and one pass of it on the device, by the algorithm that is reported first.
 class BestRun {
  public:
@@ -47,7 +40,7 @@ class BestRun {
     ASSERT_EQ(got.size(), wanted.size());
     for (size_t i = 0; i < got.size(); ++i)
       ASSERT_NEAR(got[i], wanted[i].value,
-                  kTolerance * std::numeric_limits<float>::epsilon() * wanted[i].magnitude)
+                  kWinogradTolerance * std::numeric_limits<float>::epsilon() * wanted[i].magnitude)
           << "at element " << i << " of " << got.size();
   }
 
