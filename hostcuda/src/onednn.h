@@ -75,9 +75,10 @@ inline bool is_reference(const dnnl::primitive_desc_base& description) {
   return std::string_view(description.impl_info_str()).starts_with("ref");
 }
 
-// x, w, y: the input, weights and output, or their gradients; padding is the same on both sides.
+// x, w, y: the input, weights and output, or their gradients; padding is the same on both sides. A backward
+// pass needs to know its forward pass, which has weights where the backward one may have a wider gradient.
 struct ConvolutionOperands {
-  dnnl::memory::desc x, w, y;
+  dnnl::memory::desc x, w, y, forward_w;
   dnnl::memory::dims strides, padding;
 };
 
@@ -85,8 +86,8 @@ struct ConvolutionOperands {
 
 inline auto forward(const ConvolutionOperands& o, const dnnl::primitive_attr& attributes) {
   return dnnl::convolution_forward::primitive_desc(
-      {dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, o.x, o.w, o.y, o.strides,
-       o.padding, o.padding},
+      {dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, o.x, o.forward_w, o.y,
+       o.strides, o.padding, o.padding},
       attributes, cpu());
 }
 
@@ -111,7 +112,7 @@ inline auto matmul(const dnnl::memory::desc& left, const dnnl::memory::desc& rig
 
 inline auto forward(const ConvolutionOperands& o, const dnnl::primitive_attr& attributes) {
   return dnnl::convolution_forward::primitive_desc(cpu(), dnnl::prop_kind::forward_training,
-                                                   dnnl::algorithm::convolution_direct, o.x, o.w, o.y,
+                                                   dnnl::algorithm::convolution_direct, o.x, o.forward_w, o.y,
                                                    o.strides, o.padding, o.padding, attributes);
 }
 

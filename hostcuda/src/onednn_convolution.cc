@@ -33,6 +33,7 @@ ConvolutionOperands describe(const ConvolutionProblem& p) {
   return {memory::desc({p.n, p.c, p.h, p.w}, element(p), layout),
           memory::desc({p.k, p.c, p.kernel_h, p.kernel_w}, weights_element(p), tag::any),
           memory::desc({p.n, p.k, p.out_h, p.out_w}, element(p), layout),
+          memory::desc({p.k, p.c, p.kernel_h, p.kernel_w}, element(p), tag::any),
           {p.stride_h, p.stride_w},
           {p.padding_h, p.padding_w}};
 }

@@ -20,10 +20,11 @@ TEST(InternalBfloat16, OnednnRoundsTheFloatSumOnce) {
                          Shape{16, 16, 16, 16, 16, 3, 3, 1, 1}})
     for (const Pass pass : kPasses) {
       SCOPED_TRACE(testing::Message() << s << ", pass " << static_cast<int>(pass));
-      const hostcuda::onednn::OnednnConvolution convolution(
-          {static_cast<hostcuda::Pass>(pass), hostcuda::Arithmetic::bfloat16, hostcuda::Layout::nhwc,
-           hostcuda::Layout::nhwc, s.n, s.c, s.h, s.w, s.k, s.kernel_h, s.kernel_w, s.out_h(), s.out_w(),
-           s.padding, s.padding, s.stride, s.stride, 1});
+      made.push_back(std::make_unique<hostcuda::onednn::OnednnConvolution>(hostcuda::ConvolutionProblem{
+          static_cast<hostcuda::Pass>(pass), hostcuda::Arithmetic::bfloat16, hostcuda::Layout::nhwc,
+          hostcuda::Layout::nhwc, s.n, s.c, s.h, s.w, s.k, s.kernel_h, s.kernel_w, s.out_h(), s.out_w(),
+          s.padding, s.padding, s.stride, s.stride, 1}));
+      const auto& convolution = *made.back();
       std::vector<__nv_bfloat16> x = draw(s.x_size()), w = draw(s.w_size()), y = draw(s.y_size());
       const std::vector<Sum> wanted = convolve(s, pass, to_floats(x), to_floats(w), to_floats(y), 1, 0, {});
       std::vector<std::byte> workspace(convolution.workspace_bytes());
