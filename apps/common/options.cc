@@ -117,6 +117,25 @@ void add_output_options(CLI::App& app, Options& options) {
   app.add_flag("--quiet", options.quiet, "Print errors only.")->group("Output");
 }
 
+void add_checkpoint_options(CLI::App& app, Options& options) {
+  const char* group = "Checkpoints";
+  app.add_option(
+         "--checkpoint", options.checkpoint,
+         "Save in this folder all that the run needs to go on if it is stopped, however that happens.")
+      ->group(group);
+  app.add_option("--checkpoint-every", options.checkpoint_every,
+                 "Save after so many steps, and at the end. Without it: at the end of each epoch.")
+      ->group(group)
+      ->default_str("");
+  app.add_option("--checkpoint-keep", options.checkpoint_keep, "So many checkpoints stay, the newest ones.")
+      ->group(group);
+  app.add_flag(
+         "--resume", options.resume,
+         "Go on from the newest checkpoint in the folder: the same weights, bit for bit, as if the run had "
+         "not stopped. Give the same options as before.")
+      ->group(group);
+}
+
 }  // namespace
 
 void add_options(CLI::App& app, Options& options) {
@@ -125,6 +144,7 @@ void add_options(CLI::App& app, Options& options) {
   add_optimizer_options(app, options);
   add_rate_options(app, options);
   add_data_options(app, options);
+  add_checkpoint_options(app, options);
   add_output_options(app, options);
 }
 

@@ -47,6 +47,11 @@ struct Options {
   int64_t limit = 0;  // 0: all rows
   bool quiet = false;
   std::string json;
+
+  std::string checkpoint;        // a folder; empty: no checkpoints
+  int64_t checkpoint_every = 0;  // steps; 0: at the end of each epoch
+  int64_t checkpoint_keep = 3;
+  bool resume = false;
 };
 
 // Adds them all; those of the model are the program's (apps/common/models.h).

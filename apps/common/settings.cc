@@ -27,6 +27,17 @@ void check_counts(const Options& options) {
               options.cutout_size, "1 to 28, or --augment without cutout");
 }
 
+void check_checkpoints(const Options& options) {
+  check_value(options.checkpoint_every >= 0, "--checkpoint-every",
+              static_cast<double>(options.checkpoint_every), "1 or more");
+  check_value(options.checkpoint_keep >= 1, "--checkpoint-keep", static_cast<double>(options.checkpoint_keep),
+              "1 or more");
+  if (!options.checkpoint.empty()) return;
+  if (options.resume) throw Error("--resume: from where? Use --checkpoint FOLDER, as before");
+  if (options.checkpoint_every > 0)
+    throw Error("--checkpoint-every: where to? Use --checkpoint FOLDER as well");
+}
+
 void check_numbers(const Options& options) {
   const auto not_negative = [](const char* option, double value) {
     check_value(std::isfinite(value) && value >= 0, option, value, "0 or a positive number");
@@ -99,6 +110,7 @@ double scaled_rate(const Options& options) {
 Settings validate(const Options& options) {
   check_counts(options);
   check_numbers(options);
+  check_checkpoints(options);
   return {
       .math = choose<kernels::Math>("--math", options.math,
                                     {{"library", kernels::Math::library}, {"own", kernels::Math::own}}),

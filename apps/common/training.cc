@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
+#include <span>
 
+#include "apps/common/checkpointing.h"
 #include "apps/common/interrupt.h"
+#include "apps/common/place.h"
 #include "apps/common/progress.h"
 #include "apps/common/report.h"
 #include "apps/common/resident_data.h"
@@ -37,34 +39,11 @@ void print_model(const std::string& title, const nn::Module& model) {
     fmt::print("  {:<{}} {:<{}} {:>10}\n", child, names, layer->describe(), layers, layer->parameter_count());
 }
 
-// What was seen since the epoch began.
-struct Sums {
-  double loss = 0, allreduce_seconds = 0;
-  int64_t steps = 0, rows = 0, correct = 0;
-
-  double mean_loss() const { return steps > 0 ? loss / static_cast<double>(steps) : 0; }
-  // `steps_so_far`: of the whole run, the report's last one included.
-  void add(const parallel::Trainer::Report& report, int64_t steps_so_far) {
-    const auto count = static_cast<int64_t>(report.losses.size());
-    for (int64_t i = 0; i < count; ++i) {
-      const double value = report.losses[static_cast<size_t>(i)];
-      if (!std::isfinite(value))
-        throw Error(fmt::format("the loss became {} at step {}: use a smaller --lr, or another --init",
-                                std::isnan(value) ? "NaN" : "infinite", steps_so_far - count + i + 1));
-      loss += value;
-    }
-    steps += count;
-    rows += report.rows;
-    correct += report.correct;
-    allreduce_seconds += report.allreduce_seconds;
-  }
-};
-
 // One run: what an epoch needs to know of it.
 class Run {
  public:
   Run(const Options& options, const Settings& settings, const std::vector<Device>& devices, ResidentData data,
-      const parallel::MakeModule& make_model)
+      const parallel::MakeModule& make_model, Checkpointing& checkpoints)
       : options_(options),
         settings_(settings),
         data_(std::move(data)),
@@ -74,43 +53,59 @@ class Run {
                   .algorithm = settings.allreduce,
                   .label_smoothing = static_cast<float>(options.label_smoothing),
                   .max_gradient_norm = static_cast<float>(options.clip_norm),
-                  .statistics = settings.statistics}) {}
+                  .statistics = settings.statistics}),
+        checkpoints_(checkpoints) {}
 
   const nn::Module& model() const { return *trainer_.replicas()[0]; }
-  int64_t steps() const { return step_; }
-  int64_t images() const { return images_; }
+  const Place& place() const { return place_; }
 
-  // Trains one epoch, counted from 0, and evaluates. False where Ctrl-C ended it.
-  bool epoch(int64_t epoch, EpochResult& result) {
-    data_.shuffle(options_.seed, epoch);
+  // Where --resume asks for it, goes to the place of the newest checkpoint.
+  void resume() { place_ = checkpoints_.resume(trainer_); }
+
+  // Trains what is left of an epoch, and evaluates. False where Ctrl-C ended it.
+  bool epoch() {
+    data_.shuffle(options_.seed, place_.epoch);
     const auto steps = static_cast<int64_t>(batches_.size());
-    const Clock::time_point start = Clock::now();
-    Sums sums;
     {
-      Progress progress(fmt::format("epoch {}/{}", epoch + 1, options_.epochs), steps, options_.quiet);
-      for (int64_t i = 0; i < steps; ++i) {
+      Progress progress(fmt::format("epoch {}/{}", place_.epoch + 1, options_.epochs), steps, options_.quiet);
+      since_ = Clock::now();
+      while (true) {
         if (interrupted()) {
-          trainer_.report();  // the steps that are enqueued end first
+          save();
           return false;
         }
-        step(batches_[static_cast<size_t>(i)], epoch * steps + i);
+        if (place_.position == steps) break;
+        step();
         if (options_.check_lockstep) check_lockstep();
+        if (place_.position < steps && checkpoints_.due_in_epoch(place_)) save();
         if (progress.due()) {
-          sums.add(trainer_.report(), step_);
-          progress.show(i + 1, static_cast<double>(sums.rows) / seconds_since(start), sums.mean_loss());
+          collect();
+          progress.show(place_.position, static_cast<double>(place_.sums.rows) / place_.seconds,
+                        place_.sums.mean_loss());
         }
       }
-      sums.add(trainer_.report(), step_);
+      collect();
     }
-    result.epoch = epoch + 1;
-    result.seconds = seconds_since(start);
-    result.train_loss = sums.mean_loss();
-    result.train_accuracy = static_cast<double>(sums.correct) / static_cast<double>(sums.rows);
-    result.images_per_second = static_cast<double>(sums.rows) / result.seconds;
-    result.allreduce_share = sums.allreduce_seconds / result.seconds;
+    const EpochSums& sums = place_.sums;
+    EpochResult result{.epoch = place_.epoch + 1,
+                       .train_loss = sums.mean_loss(),
+                       .train_accuracy = static_cast<double>(sums.correct) / static_cast<double>(sums.rows),
+                       .seconds = place_.seconds,
+                       .images_per_second = static_cast<double>(sums.rows) / place_.seconds,
+                       .allreduce_share = sums.allreduce_seconds / place_.seconds};
     trainer_.net().combine_buffers();
     result.test_accuracy = data_.test_accuracy(trainer_.net());
+    place_.results.push_back(result);
+    ++place_.epoch;
+    place_.position = 0;
+    place_.seconds = 0;
+    place_.sums = {};
     return true;
+  }
+
+  void save_after_epoch() {
+    if (checkpoints_.due_after_epoch(place_, place_.epoch == options_.epochs))
+      checkpoints_.save(place_, trainer_);
   }
 
  private:
@@ -124,11 +119,27 @@ class Run {
     return replicas;
   }
 
-  void step(const data::Batch& rows, int64_t index) {
-    const double rate = rate_at(settings_, index, static_cast<int64_t>(batches_.size()));
+  void step() {
+    const auto steps_an_epoch = static_cast<int64_t>(batches_.size());
+    const data::Batch& rows = batches_[static_cast<size_t>(place_.position)];
+    const double rate = rate_at(settings_, place_.epoch * steps_an_epoch + place_.position, steps_an_epoch);
     trainer_.step(data_.shards(rows, settings_.augmentation), static_cast<float>(rate));
-    ++step_;
-    images_ += rows.end - rows.begin;
+    ++place_.position;
+    ++place_.step;
+    place_.images += rows.end - rows.begin;
+  }
+
+  // Brings `place_` up to date; the steps that are enqueued end first.
+  void collect() {
+    place_.sums.add(trainer_.report(), place_.step);
+    place_.seconds += seconds_since(since_);
+    since_ = Clock::now();
+  }
+
+  void save() {
+    collect();
+    checkpoints_.save(place_, trainer_);
+    since_ = Clock::now();  // saving is no training
   }
 
   void check_lockstep() {
@@ -137,7 +148,8 @@ class Run {
     for (const auto& replica : trainer_.replicas()) parameters.push_back(replica->parameters());
     for (const nn::Parameter& parameter : model().named_parameters()) names.push_back(parameter.name);
     if (const auto difference = parallel::first_difference(parameters, names))
-      throw Error(fmt::format("the replicas are out of lockstep after step {}: {}", step_, *difference));
+      throw Error(
+          fmt::format("the replicas are out of lockstep after step {}: {}", place_.step, *difference));
   }
 
   const Options& options_;
@@ -145,8 +157,53 @@ class Run {
   ResidentData data_;
   std::vector<data::Batch> batches_;
   parallel::Trainer trainer_;
-  int64_t step_ = 0, images_ = 0;
+  Checkpointing& checkpoints_;
+  Place place_;
+  Clock::time_point since_;  // when place_.seconds was brought up to date
 };
+
+// The data set, as part of what makes a run: how many images, and the beginning of a SHA-256 over all of
+// them.
+std::string fingerprint(const data::FashionMnist& images) {
+  Sha256 digest;
+  for (const data::ImageData* part : {&images.train, &images.test}) {
+    digest.update(std::as_bytes(std::span(part->images)));
+    digest.update(std::as_bytes(std::span(part->labels)));
+  }
+  return fmt::format("{} and {} images, sha256 {:.16}", images.train.rows, images.test.rows, digest.hex());
+}
+
+RunIdentity identity(const Options& options, const Model& model, const data::FashionMnist& images,
+                     const std::vector<Device>& devices) {
+  RunIdentity identity{.model = model.description,
+                       .options = run_options(options),
+                       .machine = {{"--devices", fmt::format("{}", options.devices)},
+                                   {"--allreduce", options.allreduce},
+                                   {"--math", options.math},
+                                   {"the machine", device_summary({devices[0]})}}};
+  identity.options["the data set"] = fingerprint(images);
+  return identity;
+}
+
+Totals totals_of(const Place& place, const std::vector<Device>& devices, const nn::Module& model) {
+  Totals totals;
+  totals.epochs = place.epoch;
+  totals.steps = place.step;
+  totals.images = place.images;
+  double allreduce_seconds = 0;
+  for (const EpochResult& result : place.results) {
+    totals.seconds += result.seconds;
+    allreduce_seconds += result.allreduce_share * result.seconds;
+    totals.test_accuracy = result.test_accuracy;
+  }
+  totals.images_per_second = static_cast<double>(totals.images) / totals.seconds;
+  totals.allreduce_share = allreduce_seconds / totals.seconds;
+  for (const Device& device : devices)
+    totals.peak_memory_bytes =
+        std::max(totals.peak_memory_bytes, static_cast<int64_t>(device.pool().statistics().peak));
+  totals.weights_sha256 = weights_sha256(model.parameters());
+  return totals;
+}
 
 }  // namespace
 
@@ -160,10 +217,12 @@ int train(const Options& options, const Model& model) {
   if (options.batch_size > images.train.rows)
     throw Error(fmt::format("--batch-size is {}, but there are {} training images: use at most that",
                             options.batch_size, images.train.rows));
+  Checkpointing checkpoints(
+      options, options.checkpoint.empty() ? RunIdentity() : identity(options, model, images, devices));
   Report report(options.json, options.quiet);
 
   catch_interrupts();
-  Run run(options, settings, devices, ResidentData(images, devices), model.make);
+  Run run(options, settings, devices, ResidentData(images, devices), model.make, checkpoints);
   if (!options.quiet) {
     fmt::print("{}\n", device_summary(devices));
     for (const std::string& note : peer_notes(devices)) fmt::print("{}\n", note);
@@ -173,29 +232,18 @@ int train(const Options& options, const Model& model) {
     if (options.check_lockstep) fmt::print("comparing all replicas after every step\n");
   }
 
-  Totals totals;
-  double allreduce_seconds = 0;
-  for (int64_t epoch = 0; epoch < options.epochs; ++epoch) {
-    EpochResult result;
-    if (!run.epoch(epoch, result)) {
-      fmt::print(stderr, "interrupted after step {} (epoch {})\n", run.steps(), epoch + 1);
+  run.resume();
+  for (const EpochResult& result : run.place().results) report.epoch(result);
+  while (run.place().epoch < options.epochs) {
+    if (!run.epoch()) {
+      fmt::print(stderr, "interrupted after step {} (epoch {}){}\n", run.place().step, run.place().epoch + 1,
+                 checkpoints.how_to_go_on());
       return kExitInterrupted;
     }
-    report.epoch(result);
-    totals.seconds += result.seconds;
-    totals.test_accuracy = result.test_accuracy;
-    allreduce_seconds += result.allreduce_share * result.seconds;
+    report.epoch(run.place().results.back());
+    run.save_after_epoch();
   }
-  totals.epochs = options.epochs;
-  totals.steps = run.steps();
-  totals.images = run.images();
-  totals.images_per_second = static_cast<double>(totals.images) / totals.seconds;
-  totals.allreduce_share = allreduce_seconds / totals.seconds;
-  for (const Device& device : devices)
-    totals.peak_memory_bytes =
-        std::max(totals.peak_memory_bytes, static_cast<int64_t>(device.pool().statistics().peak));
-  totals.weights_sha256 = weights_sha256(run.model().parameters());
-  report.totals(totals);
+  report.totals(totals_of(run.place(), devices, run.model()));
   return 0;
 }
 

@@ -1,6 +1,7 @@
 // Runs a program as a user does, and keeps its exit code and what it printed.
 #pragma once
 
+#include <csignal>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,14 @@ struct Outcome {
 };
 
 // `environment`: "NAME=value" settings on top of this process's. Ended after two minutes. With
-// `interrupt_after` set, SIGINT is sent as soon as this text appears on the standard output.
+// `interrupt_after` set, `signal` is sent as soon as this text appears on the standard output.
 Outcome run_program(const std::vector<std::string>& command, const std::vector<std::string>& environment = {},
-                    const std::string& interrupt_after = "");
+                    const std::string& interrupt_after = "", int signal = SIGINT);
+
+// Runs a program without output and ends it with kill -9 after so many microseconds. Its exit code where it
+// was done before, else 128 + SIGKILL.
+int run_and_kill(const std::vector<std::string>& command, const std::vector<std::string>& environment,
+                 unsigned microseconds);
 
 // Number of lines, the last one counted also without its end.
 int count_lines(const std::string& text);

@@ -1,0 +1,57 @@
+// Checkpoints of a training run: when they are written, what a run must have in common with one to go on from
+// it, and how it does.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "apps/common/options.h"
+#include "apps/common/place.h"
+#include "parallel/checkpoint.h"
+#include "parallel/trainer.h"
+
+namespace lockstep::apps {
+
+// What makes a run the one it is.
+struct RunIdentity {
+  std::map<std::string, std::string> model;    // its description (apps/common/models.h)
+  std::map<std::string, std::string> options;  // run_options(), and the data: equal, or it is another run
+  std::map<std::string, std::string> machine;  // devices, algorithms: where they differ, roundings do
+};
+
+class Checkpointing {
+ public:
+  // With options.checkpoint empty it does nothing. Else it finds now, before training, what cannot work: a
+  // folder that cannot be written or has the checkpoints of another run; with options.resume, no usable
+  // checkpoint, or one of a run with another identity. Prints a line on standard error for each checkpoint
+  // that it had to pass over. Throws Error.
+  Checkpointing(const Options& options, RunIdentity identity);
+
+  // With options.resume: loads the checkpoint into the trainer, and tells (unless quiet) from where the run
+  // goes on. Else a Place at the start.
+  Place resume(parallel::Trainer& trainer);
+
+  // Whether a checkpoint is due at this place.
+  bool due_in_epoch(const Place& place) const;
+  bool due_after_epoch(const Place& place, bool last) const;
+  // Saves, unless that has been done after this step. The trainer's reports up to here are in `place`.
+  // Changes nothing in the run.
+  void save(const Place& place, parallel::Trainer& trainer);
+
+  // How an interrupted run goes on: "" where it has no checkpoints.
+  std::string how_to_go_on() const;
+
+ private:
+  void find();
+  void print_note(const Place& place) const;
+
+  const Options& options_;
+  RunIdentity identity_;
+  std::unique_ptr<parallel::CheckpointWriter> writer_;
+  std::optional<parallel::Checkpoint> found_;  // until it is loaded
+  int64_t saved_step_ = -1;
+};
+
+}  // namespace lockstep::apps

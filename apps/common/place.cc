@@ -1,0 +1,26 @@
+#include "apps/common/place.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "kernels/check.h"
+
+namespace lockstep::apps {
+
+void EpochSums::add(const parallel::Trainer::Report& report, int64_t steps_so_far) {
+  const auto count = static_cast<int64_t>(report.losses.size());
+  for (int64_t i = 0; i < count; ++i) {
+    const double value = report.losses[static_cast<size_t>(i)];
+    if (!std::isfinite(value))
+      throw Error(fmt::format("the loss became {} at step {}: use a smaller --lr, or another --init",
+                              std::isnan(value) ? "NaN" : "infinite", steps_so_far - count + i + 1));
+    loss += value;
+  }
+  steps += count;
+  rows += report.rows;
+  correct += report.correct;
+  allreduce_seconds += report.allreduce_seconds;
+}
+
+}  // namespace lockstep::apps
