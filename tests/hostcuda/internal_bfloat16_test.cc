@@ -15,7 +15,8 @@ TEST(InternalBfloat16, OnednnRoundsTheFloatSumOnce) {
   SCOPED_TRACE("seed 1");
   std::mt19937 generator(1);
   const auto draw = [&](size_t count) { return to_bfloat16(random_floats(count, generator, 0.25f)); };
-  std::vector<std::unique_ptr<hostcuda::onednn::OnednnConvolution>> made;  // a thread knows them by address
+  // Never destroyed, like all convolutions: a thread remembers them by address.
+  static auto& made = *new std::vector<std::unique_ptr<hostcuda::onednn::OnednnConvolution>>;
   for (const Shape& s : {Shape{3, 32, 9, 7, 16, 3, 3, 1, 2}, Shape{2, 64, 6, 6, 64, 1, 1, 0, 2},
                          Shape{16, 16, 16, 16, 16, 3, 3, 1, 1}})
     for (const Pass pass : kPasses) {
