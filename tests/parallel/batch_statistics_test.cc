@@ -6,6 +6,7 @@
 #include "kernels/check.h"
 #include "parallel/replicas.h"
 #include "tests/error_of.h"
+#include "tests/parallel/checksum.h"
 #include "tests/parallel/small_net.h"
 
 namespace lockstep::parallel {
@@ -99,6 +100,21 @@ TEST(BatchStatisticsOfTheBatch, EvaluateAndLeaveNoHistoryUnderNoGrad) {
   EXPECT_EQ(buffers_of(net.module()), before);
   // Shards may take other kernels than the whole batch.
   EXPECT_LE(difference({y.to_host<float>()}, {net.module().forward(batch.x).to_host<float>()}), 1e-6);
+}
+
+TEST(BatchStatisticsReplicas, PrintAChecksumOfTheirWeights) {
+  for (const auto& [statistics, name] : {std::pair{BatchStatistics::batch, "statistics of the batch"},
+                                         std::pair{BatchStatistics::shard, "statistics of shards"}}) {
+    DataParallel net = with_statistics(statistics, 4);
+    train(net);
+    net.combine_buffers();
+    std::vector<Lists> values;
+    for (const auto& replica : net.replicas()) {
+      values.push_back(weights_of(*replica));
+      for (const auto& buffer : buffers_of(*replica)) values.back().push_back(buffer);
+    }
+    print_checksum(name, values);
+  }
 }
 
 // What the shards do, on one device, one network a shard: its own buffers and the same weights.

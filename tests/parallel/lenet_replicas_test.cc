@@ -4,15 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstdio>
 #include <random>
 
 #include "nn/functional.h"
 #include "nn/init.h"
 #include "nn/models/lenet.h"
 #include "parallel/replicas.h"
+#include "tests/parallel/checksum.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -82,19 +81,9 @@ TEST(LenetReplicas, RunsGiveTheSameBits) {
     EXPECT_EQ(weights_after(3, 4, algorithm), weights_after(3, 4, algorithm));
 }
 
-// Printed for same_on_every_mapping.cmake, which compares it between processes with other physical devices.
 TEST(LenetReplicas, PrintAChecksumOfTheirWeights) {
-  for (const std::string& name : algorithm_names()) {
-    uint64_t checksum = 14695981039346656037u;  // FNV-1a over the bits
-    for (const auto& replica : weights_after(3, 4, algorithm_named(name)))
-      for (const auto& param : replica)
-        for (const float value : param) {
-          ASSERT_TRUE(std::isfinite(value));
-          checksum = (checksum ^ std::bit_cast<uint32_t>(value)) * 1099511628211u;
-        }
-    std::printf("weights of 4 replicas after 3 steps, %s: %016llx\n", name.c_str(),
-                static_cast<unsigned long long>(checksum));
-  }
+  for (const std::string& name : algorithm_names())
+    print_checksum(name, weights_after(3, 4, algorithm_named(name)));
 }
 
 }  // namespace
