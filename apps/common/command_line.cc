@@ -60,6 +60,15 @@ int parse(CLI::App& app, int argc, char** argv) {
   return kExitUsage;
 }
 
+int report_errors(const std::string& program, const std::function<int()>& work) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", program, error.what());
+    return 1;
+  }
+}
+
 void check_value(bool good, const char* option, double value, const char* wanted) {
   if (!good) throw Error(fmt::format("{} is {}: use {}", option, value, wanted));
 }

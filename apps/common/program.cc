@@ -1,7 +1,5 @@
 #include "apps/common/program.h"
 
-#include <fmt/format.h>
-
 #include "apps/common/training.h"
 
 namespace lockstep::apps {
@@ -13,14 +11,11 @@ int run(int argc, char** argv, Program program) {
   add_options(app, program.options);
   app.footer(program.examples);
   if (const int exit_code = parse(app, argc, argv); exit_code >= 0) return exit_code;
-  try {
+  return report_errors(program.name, [&] {
     const Model model = program.model(app, program.options);
     fill_defaults(app, program.options);
     return train(program.options, model);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}: {}\n", program.name, error.what());
-    return 1;
-  }
+  });
 }
 
 int run(int argc, char** argv, Program program, const Model& model) {

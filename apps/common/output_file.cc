@@ -1,0 +1,28 @@
+#include "apps/common/output_file.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "kernels/check.h"
+
+namespace lockstep::apps {
+
+void check_can_be_written(const std::filesystem::path& path) {
+  if (std::filesystem::is_directory(path))
+    throw Error(fmt::format("{}: is a folder, expected a file to write", path.string()));
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  if (access(folder.c_str(), W_OK | X_OK) != 0)
+    throw Error(
+        fmt::format("{}: cannot write into {}: {}", path.string(), folder.string(), std::strerror(errno)));
+}
+
+void check_other_file(const std::filesystem::path& out, const std::filesystem::path& in) {
+  std::error_code not_there;
+  if (std::filesystem::equivalent(out, in, not_there))
+    throw Error(fmt::format("{}: is the file to read, too: write to another one", out.string()));
+}
+
+}  // namespace lockstep::apps

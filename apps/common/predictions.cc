@@ -1,0 +1,79 @@
+#include "apps/common/predictions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "core/autograd.h"
+#include "kernels/check.h"
+#include "nn/data/device_data.h"
+
+namespace lockstep::apps {
+namespace {
+
+constexpr int kClasses = data::kFashionMnistClasses;
+constexpr int64_t kBatch = 250;  // small: ResNet-18 needs 200 kB an image for each of its first layers
+
+}  // namespace
+
+std::vector<float> logits_of(nn::Module& module, const data::ImageData& images, const Device& device) {
+  const NoGrad no_grad;
+  const DeviceGuard guard(device);
+  data::DeviceData resident(images.images, images.labels, images.height, images.width,
+                            {data::kFashionMnistMean, data::kFashionMnistStddev}, device);
+  std::vector<int32_t> in_order(static_cast<size_t>(images.rows));
+  std::iota(in_order.begin(), in_order.end(), 0);
+  resident.set_order(in_order);
+  std::vector<float> all;
+  for (int64_t begin = 0; begin < images.rows; begin += kBatch) {
+    const int64_t rows = std::min(kBatch, images.rows - begin);
+    const Tensor logits = module.forward(resident.batch(begin, rows).x);
+    if (logits.shape() != Shape{rows, kClasses})
+      throw Error(
+          fmt::format("the model tells {} classes apart, Fashion-MNIST has {}", logits.dim(-1), kClasses));
+    const std::vector<float> values = logits.to_host<float>();
+    if (!std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); }))
+      throw Error(
+          "the model's outputs are not finite numbers: its training went wrong before this was saved");
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+std::vector<int> predicted_classes(const std::vector<float>& logits) {
+  std::vector<int> classes;
+  for (auto row = logits.begin(); row != logits.end(); row += kClasses)
+    classes.push_back(static_cast<int>(std::max_element(row, row + kClasses) - row));
+  return classes;
+}
+
+std::vector<double> probabilities(const std::vector<float>& logits) {
+  const float largest = *std::max_element(logits.begin(), logits.end());
+  std::vector<double> values;
+  for (const float logit : logits) values.push_back(std::exp(static_cast<double>(logit) - largest));
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  for (double& value : values) value /= sum;
+  return values;
+}
+
+std::string confusion_table(const std::vector<uint8_t>& labels, const std::vector<int>& predicted) {
+  std::array<std::array<int, kClasses>, kClasses> counts{};
+  for (size_t i = 0; i < labels.size(); ++i) ++counts[labels[i]][static_cast<size_t>(predicted[i])];
+  std::string text = fmt::format("{:13}{}\n{:<13}", "", "  predicted as", "true class");
+  for (int c = 0; c < kClasses; ++c) text += fmt::format("{:>5}", c);
+  text += "  accuracy\n";
+  for (size_t truth = 0; truth < kClasses; ++truth) {
+    const auto& row = counts[truth];
+    text += fmt::format("{} {:<11}", truth, data::kFashionMnistClassNames[truth]);
+    for (const int count : row) text += count == 0 ? "    ." : fmt::format("{:>5}", count);
+    const int rows = std::accumulate(row.begin(), row.end(), 0);
+    text += rows == 0 ? fmt::format("{:>10}\n", "-")
+                      : fmt::format("{:>10.4f}\n", static_cast<double>(row[truth]) / rows);
+  }
+  return text;
+}
+
+}  // namespace lockstep::apps

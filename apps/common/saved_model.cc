@@ -1,0 +1,27 @@
+#include "apps/common/saved_model.h"
+
+#include <fmt/format.h>
+
+#include "kernels/check.h"
+#include "nn/state_dict.h"
+#include "parallel/checkpoint.h"
+
+namespace lockstep::apps {
+
+SavedModel load_model(const std::filesystem::path& file_or_folder, const Device& device) {
+  const parallel::Weights weights = parallel::read_weights(file_or_folder);
+  for (const std::string& line : weights.refused) fmt::print(stderr, "{}\n", line);
+  SavedModel saved{.file = weights.file, .description = {}, .module = nullptr};
+  try {
+    const Model model = named_model(weights.model);
+    saved.description = model.description;
+    saved.module = model.make(device);
+  } catch (const Error& error) {  // about what the metadata say
+    throw Error(fmt::format("{}: {}", weights.file.string(), error.what()));
+  }
+  nn::load_state_dict(*saved.module, weights.tensors, weights.file.string());
+  saved.module->eval();
+  return saved;
+}
+
+}  // namespace lockstep::apps

@@ -1,0 +1,21 @@
+// A model rebuilt from what training saved: predict and export begin with it.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "apps/common/models.h"
+
+namespace lockstep::apps {
+
+struct SavedModel {
+  std::filesystem::path file;  // of the weights
+  ModelDescription description;
+  std::shared_ptr<nn::Module> module;  // in evaluation mode
+};
+
+// From a weights file, or from the newest usable checkpoint of a folder; tells on standard error which newer
+// ones had to be passed over. Throws Error.
+SavedModel load_model(const std::filesystem::path& file_or_folder, const Device& device);
+
+}  // namespace lockstep::apps

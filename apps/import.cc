@@ -1,0 +1,92 @@
+// Reads a model that has PyTorch's names and layout, and writes it as one of Lockstep's.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "apps/common/command_line.h"
+#include "apps/common/output_file.h"
+#include "apps/common/pytorch_names.h"
+#include "nn/state_dict.h"
+#include "parallel/checkpoint.h"
+
+using namespace lockstep;
+
+namespace {
+
+// For --help: what each model has of an option, "of lenet: article (default), chapter, classic".
+std::string choices(const std::string& option) {
+  std::vector<std::string> parts;
+  for (const apps::NamedModel& model : apps::named_models())
+    for (const apps::ModelOption& own : model.options)
+      if (own.name == option)
+        parts.push_back(fmt::format(
+            "of {}: {} (default {})", model.name,
+            own.values.empty() ? "a number" : fmt::format("{}", fmt::join(own.values, ", ")), own.value));
+  return fmt::format("{}.", fmt::join(parts, "; "));
+}
+
+// The options of all models; what was typed lands in `typed`.
+void add_model_options(CLI::App& app, apps::ModelDescription& typed) {
+  std::vector<std::string> names;
+  for (const apps::NamedModel& model : apps::named_models()) names.push_back(model.name);
+  const auto add = [&](const std::string& name, const std::string& help) {
+    app.add_option_function<std::string>(
+           "--" + name, [&typed, name](const std::string& value) { typed[name] = value; }, help)
+        ->group("Model");
+  };
+  add("model", fmt::format("{}. Else the file must name it, as one that `export` wrote does.",
+                           fmt::join(names, " or ")));
+  std::map<std::string, bool> added;
+  for (const apps::NamedModel& model : apps::named_models())
+    for (const apps::ModelOption& option : model.options)
+      if (!std::exchange(added[option.name], true)) add(option.name, choices(option.name));
+}
+
+// What was typed, and for the rest what the file's metadata say.
+apps::Model chosen_model(const apps::ModelDescription& typed, const apps::ModelDescription& metadata,
+                         const std::string& file) {
+  apps::ModelDescription description = typed;
+  if (!typed.contains("model") && !metadata.contains("model"))
+    throw Error(fmt::format("{} does not say which model it holds: use --model", file));
+  const auto named = metadata.find("model");
+  if (named != metadata.end() && (!typed.contains("model") || typed.at("model") == named->second))
+    description.insert(metadata.begin(), metadata.end());
+  apps::Model model = apps::named_model(description);
+  for (const auto& [name, value] : typed)
+    if (!model.description.contains(name))
+      throw Error(fmt::format("--{}: {} has no such option", name, model.description.at("model")));
+  return model;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "Reads a safetensors file with PyTorch's names and layout, of one of the models\n"
+      "below, and writes it as weights that predict and export read. Names may begin\n"
+      "with \"module.\", which DataParallel leaves. docs/pytorch.md has the names.",
+      "import");
+  apps::use_help_format(app);
+  std::string from, to;
+  apps::ModelDescription typed;
+  app.add_option("IN", from, "The file to read.")->required();
+  app.add_option("OUT", to, "The file to write.")->required();
+  add_model_options(app, typed);
+  app.footer(
+      "In Python, for a file to read here:\n"
+      "  safetensors.torch.save_file(model.state_dict(), \"resnet18.safetensors\")");
+  if (const int exit_code = apps::parse(app, argc, argv); exit_code >= 0) return exit_code;
+
+  return apps::report_errors("import", [&] {
+    apps::check_other_file(to, from);
+    const data::Safetensors file = data::read_safetensors(from);
+    const apps::Model model = chosen_model(typed, file.metadata, from);
+    const auto module = model.make(make_devices(1)[0]);
+    nn::load_pytorch_state_dict(*module, apps::pytorch_names(model.description), file.tensors, from);
+    std::map<std::string, std::string> metadata = model.description;
+    metadata["format"] = parallel::kWeightsFormat;
+    data::write_safetensors(to, nn::state_dict(*module), metadata);
+    fmt::print("{}: {}, {} parameters, from {}\n", to, apps::title(model.description),
+               module->parameter_count(), from);
+    return 0;
+  });
+}
