@@ -37,15 +37,17 @@ void validate(const Conv2dShape& s, ConvPass pass) {
 
 // Up to this product of input and output channels the direct kernel is chosen: measured against cuDNN on the
 // CPU by bench/conv_layers_bench. The gradient of the weights loses sooner, since its tiles no longer share a
-// cache.
+// cache. With 32 output channels, as in ResNet's first layer, a library fills its vectors with them.
 constexpr int64_t kFewChannels = 1024;
 constexpr int64_t kFewFilterChannels = 256;
+constexpr int kManyOutputs = 32;
 
 Path choose(const MathContext& context, const Conv2dShape& s, ConvPass pass) {
   if (context.math == Math::own) return Path::im2col;
   const bool direct_can = pass != ConvPass::backward_data || s.stride == 1;
   const int64_t few = pass == ConvPass::backward_filter ? kFewFilterChannels : kFewChannels;
-  if (direct_can && int64_t{s.in_channels} * s.out_channels <= few) return Path::direct;
+  if (direct_can && s.out_channels < kManyOutputs && int64_t{s.in_channels} * s.out_channels <= few)
+    return Path::direct;
   if (conv2d_library_supports(context, s, pass)) return Path::library;
   return direct_can ? Path::direct : Path::im2col;
 }
