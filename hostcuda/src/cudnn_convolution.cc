@@ -1,5 +1,6 @@
 // cuDNN's convolution calls: what they accept, their algorithms and workspaces. The work is enqueued on the
-// handle's stream: our own Winograd convolution, where it covers the shape, or a Convolution of oneDNN.
+// handle's stream: a convolution of our own, where it covers the shape (winograd.h, implicit_gemm.h), or one
+// of oneDNN.
 //
 // What NVIDIA's documentation restricts for NHWC filters is restricted here: the tensors are packed NHWC too;
 // forward has IMPLICIT_GEMM and IMPLICIT_PRECOMP_GEMM, both backward passes have ALGO_0 and ALGO_1, in
@@ -8,17 +9,21 @@
 // have, so 1, 6 or 50 channels are accepted. Those algorithms are here for NCHW as well. WINOGRAD_NONFUSED is
 // here for NHWC, and only where it is the fastest; NVIDIA has it for NCHW filters. Tensors that are not
 // packed, groups, dilation and flipped filters are not covered.
+#include <functional>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <utility>
 
 #include "convolution.h"
 #include "cudnn_descriptors.h"
 #include "cudnn_handle.h"
+#include "implicit_gemm.h"
 #include "onednn.h"
 #include "share.h"
 #include "winograd.h"
 
 namespace {
 
+namespace implicit_gemm = hostcuda::implicit_gemm;
 namespace winograd = hostcuda::winograd;
 using hostcuda::Arithmetic;
 using hostcuda::Convolution;
@@ -72,24 +77,6 @@ cudnnStatus_t describe(Pass pass, const cudnnTensorStruct* x, const cudnnFilterS
   return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t prepare(const ConvolutionProblem& problem, const Convolution** found) {
-  try {
-    *found = &Convolution::get(problem);
-  } catch (const dnnl::error& error) {
-    return error.status == dnnl_unimplemented || error.status == dnnl_invalid_arguments
-               ? CUDNN_STATUS_NOT_SUPPORTED
-               : CUDNN_STATUS_INTERNAL_ERROR;
-  }
-  return CUDNN_STATUS_SUCCESS;
-}
-
-// Where our own Winograd convolution is there, it is the fastest. It multiplies floats always.
-bool has_winograd(const ConvolutionProblem& problem) {
-  const bool beaten_by_tiles =
-      problem.arithmetic != Arithmetic::float32 && hostcuda::onednn::has_bfloat16_tiles();
-  return winograd::supports(problem) && !beaten_by_tiles;
-}
-
 // The best algorithm comes first. The code behind the other two is the same.
 template <typename Algorithm>
 struct Algorithms {
@@ -106,12 +93,63 @@ constexpr Algorithms<cudnnConvolutionBwdFilterAlgo_t> kBackwardFilter = {
     CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED,
     {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0}};
 
+// Our own convolutions multiply floats always. They are the fastest where they are there, but for bfloat16 on
+// a processor with matrix units.
+bool beaten_by_tiles(const ConvolutionProblem& problem) {
+  return problem.arithmetic != Arithmetic::float32 && hostcuda::onednn::has_bfloat16_tiles();
+}
+
 enum class Method { winograd, library, none };
 
 template <typename Algorithm>
 Method method(const Algorithms<Algorithm>& known, Algorithm algorithm) {
   if (algorithm == known.winograd) return Method::winograd;
   return algorithm == known.library[0] || algorithm == known.library[1] ? Method::library : Method::none;
+}
+
+// What computes a problem, and the workspace that it needs.
+struct Implementation {
+  size_t workspace_bytes;
+  std::function<cudaError_t(hostcuda::Device&, float alpha, const hostcuda::ConvolutionData&, void* workspace,
+                            float beta)>
+      run;
+};
+
+// Whichever is faster for the problem of our own product and oneDNN's.
+cudnnStatus_t find_library(const ConvolutionProblem& problem, Implementation* found) {
+  if (implicit_gemm::supports(problem) && !beaten_by_tiles(problem)) {
+    *found = {implicit_gemm::workspace_bytes(problem),
+              [problem](hostcuda::Device& device, float alpha, const hostcuda::ConvolutionData& data,
+                        void* workspace, float beta) {
+                return implicit_gemm::run(device, problem, alpha, data, workspace, beta);
+              }};
+    return CUDNN_STATUS_SUCCESS;
+  }
+  try {
+    const Convolution& convolution = Convolution::get(problem);
+    *found = {convolution.workspace_bytes(),
+              [&convolution](hostcuda::Device&, float alpha, const hostcuda::ConvolutionData& data,
+                             void* workspace, float beta) {
+                convolution.run(alpha, data, workspace, beta);
+                return cudaSuccess;
+              }};
+  } catch (const dnnl::error& error) {
+    return error.status == dnnl_unimplemented || error.status == dnnl_invalid_arguments
+               ? CUDNN_STATUS_NOT_SUPPORTED
+               : CUDNN_STATUS_INTERNAL_ERROR;
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t find(Method method, const ConvolutionProblem& problem, Implementation* found) {
+  if (method == Method::library) return find_library(problem, found);
+  if (method == Method::none || !winograd::supports(problem) || beaten_by_tiles(problem))
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  *found = {
+      winograd::workspace_bytes(problem),
+      [problem](hostcuda::Device& device, float alpha, const hostcuda::ConvolutionData& data, void* workspace,
+                float beta) { return winograd::run(device, problem, alpha, data, workspace, beta); }};
+  return CUDNN_STATUS_SUCCESS;
 }
 
 template <typename Algorithm, typename Perf>
@@ -125,34 +163,19 @@ cudnnStatus_t list_algorithms(const Algorithms<Algorithm>& known, cudnnHandle_t 
   const cudnnStatus_t status = describe(pass, x, w, convolution, y, &problem);
   if (status != CUDNN_STATUS_SUCCESS) return status;
   int count = 0;
-  const auto answer = [&](Algorithm algorithm, size_t workspace) {
-    results[count++] = {algorithm,           CUDNN_STATUS_SUCCESS, -1.0f,    workspace,
-                        CUDNN_DETERMINISTIC, convolution->math,    {0, 0, 0}};
+  Implementation found;
+  const auto answer = [&](Algorithm algorithm) {
+    if (count < requested)
+      results[count++] = {algorithm,           CUDNN_STATUS_SUCCESS, -1.0f,    found.workspace_bytes,
+                          CUDNN_DETERMINISTIC, convolution->math,    {0, 0, 0}};
   };
-  if (has_winograd(problem)) answer(known.winograd, winograd::workspace_bytes(problem));
-  if (count < requested) {
-    const Convolution* found = nullptr;
-    const cudnnStatus_t prepared = prepare(problem, &found);
-    if (prepared != CUDNN_STATUS_SUCCESS && count == 0) return prepared;
-    for (int i = 0; i < 2 && found != nullptr && count < requested; ++i)
-      answer(known.library[i], found->workspace_bytes());
-  }
+  if (find(Method::winograd, problem, &found) == CUDNN_STATUS_SUCCESS) answer(known.winograd);
+  const cudnnStatus_t library = find(Method::library, problem, &found);
+  if (library != CUDNN_STATUS_SUCCESS && count == 0) return library;
+  if (library == CUDNN_STATUS_SUCCESS)
+    for (const Algorithm algorithm : known.library) answer(algorithm);
   *returned = count;
   return CUDNN_STATUS_SUCCESS;
-}
-
-// The workspace of a pass by a method, and for the library what it runs.
-cudnnStatus_t prepare(Method method, const ConvolutionProblem& problem, const Convolution** found,
-                      size_t* bytes) {
-  if (method == Method::none || (method == Method::winograd && !has_winograd(problem)))
-    return CUDNN_STATUS_NOT_SUPPORTED;
-  if (method == Method::winograd) {
-    *bytes = winograd::workspace_bytes(problem);
-    return CUDNN_STATUS_SUCCESS;
-  }
-  const cudnnStatus_t status = prepare(problem, found);
-  if (status == CUDNN_STATUS_SUCCESS) *bytes = (*found)->workspace_bytes();
-  return status;
 }
 
 cudnnStatus_t workspace_size(Method method, cudnnHandle_t handle, Pass pass, const cudnnTensorStruct* x,
@@ -162,8 +185,10 @@ cudnnStatus_t workspace_size(Method method, cudnnHandle_t handle, Pass pass, con
   ConvolutionProblem problem;
   const cudnnStatus_t status = describe(pass, x, w, convolution, y, &problem);
   if (status != CUDNN_STATUS_SUCCESS) return status;
-  const Convolution* found = nullptr;
-  return prepare(method, problem, &found, bytes);
+  Implementation found;
+  const cudnnStatus_t answer = find(method, problem, &found);
+  if (answer == CUDNN_STATUS_SUCCESS) *bytes = found.workspace_bytes;
+  return answer;
 }
 
 struct Tensors {
@@ -186,18 +211,15 @@ cudnnStatus_t run(const char* name, Method method, cudnnHandle_t handle, Pass pa
   cudnnStatus_t status = describe(pass, t.x_descriptor, t.w_descriptor, convolution, t.y_descriptor, &problem,
                                   scale != 1 || keep != 0);
   if (status != CUDNN_STATUS_SUCCESS) return status;
-  const Convolution* found = nullptr;
-  size_t needed = 0;
-  status = prepare(method, problem, &found, &needed);
+  Implementation found;
+  status = find(method, problem, &found);
   if (status != CUDNN_STATUS_SUCCESS) return status;
-  if (bytes < needed) return CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT;
-  if (workspace == nullptr && needed > 0) return CUDNN_STATUS_BAD_PARAM;
+  if (bytes < found.workspace_bytes) return CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT;
+  if (workspace == nullptr && found.workspace_bytes > 0) return CUDNN_STATUS_BAD_PARAM;
   const hostcuda::ConvolutionData data{const_cast<void*>(t.x), const_cast<void*>(t.w),
                                        const_cast<void*>(t.y)};
-  const auto call = [found, problem, scale, keep, data, workspace](hostcuda::Device& device) {
-    if (found == nullptr) return winograd::run(device, problem, scale, data, workspace, keep);
-    found->run(scale, data, workspace, keep);
-    return cudaSuccess;
+  const auto call = [compute = std::move(found.run), scale, keep, data, workspace](hostcuda::Device& device) {
+    return compute(device, scale, data, workspace, keep);
   };
   return hostcuda::enqueue_shared_call(name, call, handle->stream) == cudaSuccess
              ? CUDNN_STATUS_SUCCESS

@@ -1,8 +1,8 @@
-#include "winograd_products.h"
+#include "panels.h"
 
-#include "winograd_lanes.h"
+#include "vector_lanes.h"
 
-namespace hostcuda::winograd {
+namespace hostcuda {
 namespace {
 
 // Meanwhile the next panel is fetched: half a cache line a step, so that eight tiles fetch one like theirs.
@@ -54,8 +54,8 @@ void all_rows(int rows, int depth, Operand a, const float* b, int64_t b_step, fl
 
 }  // namespace
 
-void multiply(int rows, int width, int depth, const Operand& a, const float* b, int64_t b_step, float* sums,
-              int64_t sums_step, bool add) {
+void multiply_panel(int rows, int width, int depth, const Operand& a, const float* b, int64_t b_step,
+                    float* sums, int64_t sums_step, bool add) {
   switch (width / kLanes) {
     case 1:
       return all_rows<1>(rows, depth, a, b, b_step, sums, sums_step, add);
@@ -70,4 +70,4 @@ void multiply(int rows, int width, int depth, const Operand& a, const float* b, 
   }
 }
 
-}  // namespace hostcuda::winograd
+}  // namespace hostcuda

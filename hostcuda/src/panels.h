@@ -1,10 +1,11 @@
-// The matrix products between Winograd's transforms: for each of the 36 points one product of a few dozen
-// rows, made kRows x kPanel sums at a time, which stay in registers over the whole depth.
+// Matrix products, a panel of columns at a time: kRows x kPanel sums stay in registers over the whole depth.
+// The operands lie in a core's caches already; what puts them there is the convolutions' own (winograd.h,
+// implicit_gemm.h).
 #pragma once
 
 #include <cstdint>
 
-namespace hostcuda::winograd {
+namespace hostcuda {
 
 // A matrix whose element (row, column) lies at start[row * row_step + column * column_step].
 struct Operand {
@@ -15,7 +16,7 @@ struct Operand {
 // sums[row][column] = (add ? sums : 0) + the sum over i in [0, depth) of a(row, i) b[i][column], in the order
 // of i. b's rows are b_step floats apart, those of sums sums_step; width is a multiple of kLanes and at most
 // kPanel.
-void multiply(int rows, int width, int depth, const Operand& a, const float* b, int64_t b_step, float* sums,
-              int64_t sums_step, bool add);
+void multiply_panel(int rows, int width, int depth, const Operand& a, const float* b, int64_t b_step,
+                    float* sums, int64_t sums_step, bool add);
 
-}  // namespace hostcuda::winograd
+}  // namespace hostcuda

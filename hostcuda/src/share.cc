@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "config.h"
 #include "scheduler.h"
 
 namespace hostcuda {
@@ -70,6 +71,16 @@ cudaError_t share(Device& device, int slices, const std::function<cudaError_t(in
       sched_yield();
   }
   return job.error;
+}
+
+cudaError_t share_each(Device& device, int64_t count, const std::function<void(int)>& f) {
+  const auto slice = [&](int i) {
+    f(i);
+    return cudaSuccess;
+  };
+  if (config().threads > 1) return share(device, static_cast<int>(count), slice);
+  for (int i = 0; i < static_cast<int>(count); ++i) f(i);
+  return cudaSuccess;
 }
 
 }  // namespace hostcuda

@@ -26,6 +26,9 @@ void help(SharedJob& job);
 // done.
 cudaError_t share(Device& device, int slices, const std::function<cudaError_t(int)>& slice);
 
+// f(0) .. f(count - 1), shared likewise.
+cudaError_t share_each(Device& device, int64_t count, const std::function<void(int)>& f);
+
 // A library call, as enqueue_call's, whose work is shared: it gets the device that runs it.
 cudaError_t enqueue_shared_call(const char* name, std::function<cudaError_t(Device&)> call,
                                 cudaStream_t stream);

@@ -1,4 +1,4 @@
-// The vector type of the Winograd convolutions: as wide as the instruction set's registers, never wider,
+// The vector type of our own convolutions: as wide as the instruction set's registers, never wider,
 // since the compiler then splits it through memory (vector_size(64) for AVX2 was 31 times slower).
 #pragma once
 
@@ -7,9 +7,10 @@
 #include <cstdint>
 #include <utility>
 
-namespace hostcuda::winograd {
+namespace hostcuda {
 
-// kRows x kVectors vectors of sums stay in registers in a matrix product, with kVectors more for an operand.
+// kRows x kVectors vectors of sums stay in registers in a matrix product (panels.h), with kVectors more for
+// an operand.
 inline constexpr int kRows = 6;
 #if defined(__AVX512F__)
 inline constexpr int kLanes = 16;
@@ -73,4 +74,4 @@ inline void transpose(Lanes (&rows)[kLanes]) {
   if constexpr (kBlock > 1) transpose<kBlock / 2>(rows);
 }
 
-}  // namespace hostcuda::winograd
+}  // namespace hostcuda

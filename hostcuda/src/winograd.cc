@@ -5,24 +5,19 @@
 #include <functional>
 #include <vector>
 
-#include "config.h"
+#include "panels.h"
 #include "share.h"
-#include "winograd_lanes.h"
-#include "winograd_products.h"
+#include "vector_lanes.h"
 #include "winograd_transforms.h"
+#include "worker_scratch.h"
 
 namespace hostcuda::winograd {
 namespace {
 
-constexpr int kLine = 16;       // floats of a cache line
 constexpr int kMostTiles = 48;  // of a block: it and its products stay in a core's second cache
 constexpr int kDepth = 128;     // of a product: its panel of weights stays in the first cache
 constexpr int kMostPartialSums = 8;
 constexpr int64_t kPartialSumFloats = 3 << 20;  // of all partial sums of a filter's gradient together
-
-int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 // Blocks of tiles of about the same size. All but the last have block_tiles.
 struct Blocks {
@@ -88,47 +83,19 @@ int64_t all_tiles(int images, const TiledImages& t) {
   return int64_t{images} * t.tile_rows * t.tile_columns;
 }
 
-// Scratch memory of a worker, zero at first. It stays, and in the cache, from call to call; its size is
-// bounded by the blocks'.
-float* scratch(int64_t floats) {
-  thread_local std::vector<float> memory;
-  const auto wanted = static_cast<size_t>(floats) + kLine;
-  if (memory.size() < wanted) memory = std::vector<float>(wanted);
-  const auto address = reinterpret_cast<uintptr_t>(memory.data());
-  return memory.data() + (64 - address % 64) % 64 / sizeof(float);
-}
-
-// As many as an image may have channels.
-template <typename T>
-const T* zeros(int channels) {
-  thread_local std::vector<T> memory;
-  if (memory.size() < static_cast<size_t>(channels)) memory.resize(static_cast<size_t>(channels));
-  return memory.data();
-}
-
-cudaError_t for_each(Device& device, int64_t count, const std::function<void(int)>& f) {
-  const auto slice = [&](int i) {
-    f(i);
-    return cudaSuccess;
-  };
-  if (config().threads > 1) return share(device, static_cast<int>(count), slice);
-  for (int i = 0; i < static_cast<int>(count); ++i) f(i);
-  return cudaSuccess;
-}
-
 // One block of tiles times one panel of weights, transformed back into `out`.
 template <typename T>
-void multiply_panel(const Correlation& c, const Blocks& blocks, int64_t block, const float* v,
+void multiply_block(const Correlation& c, const Blocks& blocks, int64_t block, const float* v,
                     const Panels& panels, int panel, const float* u, float* products, T* beyond, float alpha,
                     float beta, T* out) {
   const int depth = c.in.channels, tiles = blocks.size(block), width = panels.width(panel);
   const Block sums = {products, int64_t{blocks.block_tiles} * kPanel + kLine, width};
   for (int point = 0; point < kPoints; ++point)
     for (int from = 0; from < depth; from += kDepth)
-      multiply(tiles, width, std::min(kDepth, depth - from),
-               {v + point * blocks.point_step(depth) + from, blocks.tile_step(depth), 1},
-               u + point * panels.point_step(panel) + int64_t{from} * width, width,
-               sums.start + point * sums.point_step, width, from > 0);
+      multiply_panel(tiles, width, std::min(kDepth, depth - from),
+                     {v + point * blocks.point_step(depth) + from, blocks.tile_step(depth), 1},
+                     u + point * panels.point_step(panel) + int64_t{from} * width, width,
+                     sums.start + point * sums.point_step, width, from > 0);
   transform_output(c.out, sums, blocks.first(block), tiles, panels.first(panel), width, alpha, beta, beyond,
                    out);
 }
@@ -168,32 +135,32 @@ cudaError_t correlate(Device& device, const Correlation& c, float alpha, const T
   const int64_t product_floats = kPoints * (int64_t{blocks.block_tiles} * kPanel + kLine);
   const auto transform_block = [&](int64_t block, float* v) {
     transform_input(c.in, in, blocks.first(block), blocks.size(block), 0, c.in.channels,
-                    zeros<T>(c.in.channels), blocks.at(v, c.in.channels));
+                    worker_zeros<T>(c.in.channels), blocks.at(v, c.in.channels));
   };
   cudaError_t error;
   if (plan.all_weights) {
-    error = for_each(device, panels.count, [&](int panel) {
+    error = share_each(device, panels.count, [&](int panel) {
       transform_panel(c, w, panels, panel, workspace + panels.start(panel));
     });
     if (error != cudaSuccess) return error;
-    return for_each(device, blocks.count, [&](int block) {
-      float* const v = scratch(block_floats + product_floats + c.out.channels);
+    return share_each(device, blocks.count, [&](int block) {
+      float* const v = worker_scratch(block_floats + product_floats + c.out.channels);
       float* const products = v + block_floats;
       transform_block(block, v);
       for (int panel = 0; panel < panels.count; ++panel)
-        multiply_panel(c, blocks, block, v, panels, panel, workspace + panels.start(panel), products,
+        multiply_block(c, blocks, block, v, panels, panel, workspace + panels.start(panel), products,
                        reinterpret_cast<T*>(products + product_floats), alpha, beta, out);
     });
   }
-  error = for_each(device, blocks.count,
-                   [&](int block) { transform_block(block, workspace + block * block_floats); });
+  error = share_each(device, blocks.count,
+                     [&](int block) { transform_block(block, workspace + block * block_floats); });
   if (error != cudaSuccess) return error;
-  return for_each(device, panels.count, [&](int panel) {
-    float* const u = scratch(panel_floats + product_floats + c.out.channels);
+  return share_each(device, panels.count, [&](int panel) {
+    float* const u = worker_scratch(panel_floats + product_floats + c.out.channels);
     float* const products = u + panel_floats;
     transform_panel(c, w, panels, panel, u);
     for (int64_t block = 0; block < blocks.count; ++block)
-      multiply_panel(c, blocks, block, workspace + block * block_floats, panels, panel, u, products,
+      multiply_block(c, blocks, block, workspace + block * block_floats, panels, panel, u, products,
                      reinterpret_cast<T*>(products + product_floats), alpha, beta, out);
   });
 }
@@ -226,9 +193,9 @@ void add_products(const FilterPlan& plan, int64_t block, const Block& dy, const 
                   float* sums, bool add) {
   const int width = plan.panels.width(panel);
   for (int point = 0; point < kPoints; ++point)
-    multiply(plan.dy.channels, width, plan.blocks.size(block),
-             {dy.start + point * dy.point_step, 1, dy.tile_step}, x.start + point * x.point_step, x.tile_step,
-             sums + point * plan.panels.point_step(panel), width, add);
+    multiply_panel(plan.dy.channels, width, plan.blocks.size(block),
+                   {dy.start + point * dy.point_step, 1, dy.tile_step}, x.start + point * x.point_step,
+                   x.tile_step, sums + point * plan.panels.point_step(panel), width, add);
 }
 
 template <typename T>
@@ -239,20 +206,20 @@ cudaError_t filter_gradient(Device& device, const ConvolutionProblem& problem, f
   const Panels& panels = plan.panels;
   const int in = plan.x.channels, out = plan.dy.channels;
   const auto transform_dy = [&](int64_t block, float* to) {
-    transform_gradient(plan.dy, dy, blocks.first(block), blocks.size(block), 0, out, zeros<T>(out),
+    transform_gradient(plan.dy, dy, blocks.first(block), blocks.size(block), 0, out, worker_zeros<T>(out),
                        blocks.at(to, out));
   };
   cudaError_t error;
   if (plan.by_tiles) {
     const int64_t sum_step = panels.floats(panels.count);
-    error = for_each(device, plan.ranges, [&](int range) {
-      float* const gradients = scratch(blocks.floats(out) + blocks.floats(in));
+    error = share_each(device, plan.ranges, [&](int range) {
+      float* const gradients = worker_scratch(blocks.floats(out) + blocks.floats(in));
       float* const inputs = gradients + blocks.floats(out);
       const int64_t begin = blocks.count * range / plan.ranges,
                     end = blocks.count * (range + 1) / plan.ranges;
       for (int64_t block = begin; block < end; ++block) {
         transform_dy(block, gradients);
-        transform_input(plan.x, x, blocks.first(block), blocks.size(block), 0, in, zeros<T>(in),
+        transform_input(plan.x, x, blocks.first(block), blocks.size(block), 0, in, worker_zeros<T>(in),
                         blocks.at(inputs, in));
         for (int panel = 0; panel < panels.count; ++panel) {
           Block part = blocks.at(inputs, in);
@@ -264,23 +231,23 @@ cudaError_t filter_gradient(Device& device, const ConvolutionProblem& problem, f
     });
     if (error != cudaSuccess) return error;
     constexpr int kOutputs = 16;
-    return for_each(device, int64_t{panels.count} * (out / kOutputs), [&](int i) {
+    return share_each(device, int64_t{panels.count} * (out / kOutputs), [&](int i) {
       const int panel = i % panels.count, begin = i / panels.count * kOutputs;
       transform_filter_gradient(workspace + panels.start(panel), static_cast<int>(plan.ranges), sum_step,
                                 panels.point_step(panel), panels.width(panel), begin, begin + kOutputs, in,
                                 panels.first(panel), alpha, beta, dw);
     });
   }
-  error = for_each(device, blocks.count,
-                   [&](int block) { transform_dy(block, workspace + block * blocks.floats(out)); });
+  error = share_each(device, blocks.count,
+                     [&](int block) { transform_dy(block, workspace + block * blocks.floats(out)); });
   if (error != cudaSuccess) return error;
-  return for_each(device, panels.count, [&](int panel) {
-    float* const sums = scratch(panels.floats(1) + blocks.floats(kPanel));
+  return share_each(device, panels.count, [&](int panel) {
+    float* const sums = worker_scratch(panels.floats(1) + blocks.floats(kPanel));
     const int width = panels.width(panel);
     const Block inputs = blocks.at(sums + panels.floats(1), kPanel);
     for (int64_t block = 0; block < blocks.count; ++block) {
       transform_input(plan.x, x, blocks.first(block), blocks.size(block), panels.first(panel), width,
-                      zeros<T>(in), inputs);
+                      worker_zeros<T>(in), inputs);
       add_products(plan, block, blocks.at(workspace + block * blocks.floats(out), out), inputs, panel, sums,
                    block > 0);
     }

@@ -1,6 +1,6 @@
 #include "winograd_transforms.h"
 
-#include "winograd_lanes.h"
+#include "vector_lanes.h"
 
 // All values are to stay in registers; a call would pass them through memory.
 #define WINOGRAD_INLINE __attribute__((always_inline))

@@ -63,6 +63,29 @@ TEST(CudnnConvolution, AllPassesAgreeWithPlainLoopsOverKernelsStridesPaddingsAnd
       }
 }
 
+// Strides that leave inputs without a tap (1x1, stride 2), that do not divide the size, and kernels that are
+// all padding at a border.
+TEST(CudnnConvolution, AllPassesAgreeWithPlainLoopsWhereChannelsFillVectors) {
+  constexpr int kIn[] = {16, 32, 48}, kOut[] = {16, 48, 80};
+  unsigned seed = 700;
+  for (const int kernel : {1, 2, 3, 5})
+    for (const int stride : {1, 2, 3})
+      for (const int padding : {0, 1, 2}) {
+        std::mt19937 draw(seed);
+        const auto pick = [&](int low, int high) {
+          return std::uniform_int_distribution<int>(low, high)(draw);
+        };
+        const Shape s{pick(1, 3), kIn[pick(0, 2)], pick(5, 9), pick(5, 9), kOut[pick(0, 2)],
+                      kernel,     kernel,          padding,    stride};
+        for (const Pass pass : kPasses) {
+          check_pass(s, pass, 1, 0, seed);
+          check_pass(s, pass, 0.5f, -0.25f, seed);
+          if (HasFatalFailure()) return;
+        }
+        ++seed;
+      }
+}
+
 TEST(CudnnConvolution, EveryChannelPairWorks) {
   unsigned seed = 100;
   for (const int in : {1, 3, 6, 16, 20, 50, 64})
