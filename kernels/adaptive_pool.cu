@@ -24,16 +24,16 @@ __device__ inline Range overlapping(int i, int from, int to) {
 }
 
 // Blocks handle `block_rows` rows of outputs, counted through all images.
-template <int kThreads>
+template <int kThreads, typename T>
 __global__ void adaptive_avg_pool2d_forward_kernel(AdaptivePool2dShape s, int64_t rows, int block_rows,
-                                                   const float* __restrict__ x, float* __restrict__ y) {
+                                                   const T* __restrict__ x, T* __restrict__ y) {
   const int64_t first_row = static_cast<int64_t>(blockIdx.x) * block_rows;
   const int64_t last_row = first_row + block_rows < rows ? first_row + block_rows : rows;
   const int64_t row_size = static_cast<int64_t>(s.width) * s.channels;
   for (int64_t row = first_row; row < last_row; ++row) {
     const Range h = overlapping(static_cast<int>(row % s.out_height), s.out_height, s.height);
-    const float* image = x + row / s.out_height * s.height * row_size;
-    float* y_row = y + row * s.out_width * s.channels;
+    const T* image = x + row / s.out_height * s.height * row_size;
+    T* y_row = y + row * s.out_width * s.channels;
     for_each_channel<kThreads, false>(s.out_width, s.channels, [=](auto lanes, int column, int channel) {
       using Lanes = decltype(lanes);
       const Range w = overlapping(column, s.out_width, s.width);
@@ -48,16 +48,16 @@ __global__ void adaptive_avg_pool2d_forward_kernel(AdaptivePool2dShape s, int64_
 }
 
 // Rows are rows of inputs.
-template <int kThreads>
+template <int kThreads, typename T>
 __global__ void adaptive_avg_pool2d_backward_kernel(AdaptivePool2dShape s, int64_t rows, int block_rows,
-                                                    const float* __restrict__ dy, float* __restrict__ dx) {
+                                                    const T* __restrict__ dy, T* __restrict__ dx) {
   const int64_t first_row = static_cast<int64_t>(blockIdx.x) * block_rows;
   const int64_t last_row = first_row + block_rows < rows ? first_row + block_rows : rows;
   const int64_t out_row_size = static_cast<int64_t>(s.out_width) * s.channels;
   for (int64_t row = first_row; row < last_row; ++row) {
     const Range h = overlapping(static_cast<int>(row % s.height), s.height, s.out_height);
-    const float* image = dy + row / s.height * s.out_height * out_row_size;
-    float* dx_row = dx + row * s.width * s.channels;
+    const T* image = dy + row / s.height * s.out_height * out_row_size;
+    T* dx_row = dx + row * s.width * s.channels;
     for_each_channel<kThreads, false>(s.width, s.channels, [=](auto lanes, int column, int channel) {
       using Lanes = decltype(lanes);
       const Range w = overlapping(column, s.width, s.out_width);
@@ -78,9 +78,9 @@ __global__ void adaptive_avg_pool2d_backward_kernel(AdaptivePool2dShape s, int64
 
 namespace {
 
-template <typename Kernels>
+template <typename Kernels, typename T>
 void launch_rows(Kernels kernels, const AdaptivePool2dShape& shape, int64_t rows, int64_t row_size,
-                 LaunchStream stream, const float* from, float* to) {
+                 LaunchStream stream, const T* from, T* to) {
   if (rows == 0 || row_size == 0) return;
   const int64_t block_rows = kOnGpu ? 1 : std::max<int64_t>(1, 4096 / row_size);
   launch_blocks<128>(kernels, dim3(static_cast<unsigned>((rows + block_rows - 1) / block_rows)), stream,
@@ -89,17 +89,24 @@ void launch_rows(Kernels kernels, const AdaptivePool2dShape& shape, int64_t rows
 
 }  // namespace
 
-void adaptive_avg_pool2d_forward(const AdaptivePool2dShape& shape, const float* x, float* y,
-                                 cudaStream_t stream) {
-  launch_rows(LOCKSTEP_BLOCK_KERNEL(adaptive_avg_pool2d_forward_kernel), shape,
+template <typename T>
+void adaptive_avg_pool2d_forward(const AdaptivePool2dShape& shape, const T* x, T* y, cudaStream_t stream) {
+  launch_rows([](auto threads) { return adaptive_avg_pool2d_forward_kernel<threads(), T>; }, shape,
               shape.batch * shape.out_height, static_cast<int64_t>(shape.out_width) * shape.channels, stream,
               x, y);
 }
 
-void adaptive_avg_pool2d_backward(const AdaptivePool2dShape& shape, const float* dy, float* dx,
-                                  cudaStream_t stream) {
-  launch_rows(LOCKSTEP_BLOCK_KERNEL(adaptive_avg_pool2d_backward_kernel), shape, shape.batch * shape.height,
-              static_cast<int64_t>(shape.width) * shape.channels, stream, dy, dx);
+template <typename T>
+void adaptive_avg_pool2d_backward(const AdaptivePool2dShape& shape, const T* dy, T* dx, cudaStream_t stream) {
+  launch_rows([](auto threads) { return adaptive_avg_pool2d_backward_kernel<threads(), T>; }, shape,
+              shape.batch * shape.height, static_cast<int64_t>(shape.width) * shape.channels, stream, dy, dx);
 }
+
+#define LOCKSTEP_INSTANTIATE(T)                                                                      \
+  template void adaptive_avg_pool2d_forward(const AdaptivePool2dShape&, const T*, T*, cudaStream_t); \
+  template void adaptive_avg_pool2d_backward(const AdaptivePool2dShape&, const T*, T*, cudaStream_t)
+LOCKSTEP_INSTANTIATE(float);
+LOCKSTEP_INSTANTIATE(__nv_bfloat16);
+#undef LOCKSTEP_INSTANTIATE
 
 }  // namespace lockstep::kernels

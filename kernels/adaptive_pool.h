@@ -16,11 +16,11 @@ struct AdaptivePool2dShape {
 };
 
 // y: [batch, out_height, out_width, channels] from x: [batch, height, width, channels].
-void adaptive_avg_pool2d_forward(const AdaptivePool2dShape& shape, const float* x, float* y,
-                                 cudaStream_t stream);
+template <typename T>
+void adaptive_avg_pool2d_forward(const AdaptivePool2dShape& shape, const T* x, T* y, cudaStream_t stream);
 
 // dx, written whole.
-void adaptive_avg_pool2d_backward(const AdaptivePool2dShape& shape, const float* dy, float* dx,
-                                  cudaStream_t stream);
+template <typename T>
+void adaptive_avg_pool2d_backward(const AdaptivePool2dShape& shape, const T* dy, T* dx, cudaStream_t stream);
 
 }  // namespace lockstep::kernels

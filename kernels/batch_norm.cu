@@ -9,8 +9,8 @@ namespace lockstep::kernels {
 using namespace batch_norm;
 
 // Block (x, y): the mean of chunk x, and the sum of squared distances from it, for the channels of tile y.
-template <int kThreads>
-__global__ void chunk_statistics_kernel(int64_t rows, int channels, const float* __restrict__ x,
+template <int kThreads, typename T>
+__global__ void chunk_statistics_kernel(int64_t rows, int channels, const T* __restrict__ x,
                                         float* __restrict__ chunk_mean, float* __restrict__ chunk_squares) {
   const Tile tile = tile_of(static_cast<int>(blockIdx.y), channels);
   const int64_t chunk = blockIdx.x;
@@ -19,7 +19,7 @@ __global__ void chunk_statistics_kernel(int64_t rows, int channels, const float*
   for_each_channel_in_tile<kThreads>(tile.first, tile.width, [=](auto lanes, int channel, bool writes) {
     using Lanes = decltype(lanes);
     using Floats = typename Lanes::Floats;
-    const float* column = x + chunk * kChunkRows * channels + channel;
+    const T* column = x + chunk * kChunkRows * channels + channel;
     const Floats mean =
         sum_rows<kThreads, Lanes>(count, [=](int64_t row) { return Lanes::load(column + row * channels); }) *
         factor;
@@ -86,11 +86,11 @@ __global__ void statistics_kernel(int64_t rows, int channels, const float* __res
 }
 
 // Blocks handle `block_rows` rows each.
-template <int kThreads, bool kAdd, bool kRelu>
-__global__ void normalise_kernel(int64_t rows, int channels, int block_rows, const float* __restrict__ x,
+template <int kThreads, typename T, bool kAdd, bool kRelu>
+__global__ void normalise_kernel(int64_t rows, int channels, int block_rows, const T* __restrict__ x,
                                  const float* __restrict__ mean, const float* __restrict__ inverse_stddev,
                                  const float* __restrict__ gamma, const float* __restrict__ beta,
-                                 const float* __restrict__ addend, float* __restrict__ y) {
+                                 const T* __restrict__ addend, T* __restrict__ y) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * block_rows;
   const auto count = static_cast<int>(rows - first < block_rows ? rows - first : block_rows);
   for_each_channel<kThreads, false>(count, channels, [=](auto lanes, int row, int channel) {
@@ -111,17 +111,19 @@ size_t batch_norm_workspace_bytes(const BatchNormShape& shape) {
 
 namespace {
 
-ChunkSums chunk_statistics(const BatchNormShape& shape, const float* x, void* workspace,
-                           cudaStream_t stream) {
+template <typename T>
+ChunkSums chunk_statistics(const BatchNormShape& shape, const T* x, void* workspace, cudaStream_t stream) {
   const ChunkSums chunks(workspace, shape);
-  launch_blocks<kTileThreads>(LOCKSTEP_BLOCK_KERNEL(chunk_statistics_kernel), chunk_grid(shape), stream,
-                              shape.rows, shape.channels, x, chunks.first, chunks.second);
+  launch_blocks<kTileThreads>([](auto threads) { return chunk_statistics_kernel<threads(), T>; },
+                              chunk_grid(shape), stream, shape.rows, shape.channels, x, chunks.first,
+                              chunks.second);
   return chunks;
 }
 
 }  // namespace
 
-void batch_norm_statistics(const BatchNormShape& shape, const BatchNormSettings& settings, const float* x,
+template <typename T>
+void batch_norm_statistics(const BatchNormShape& shape, const BatchNormSettings& settings, const T* x,
                            float* mean, float* inverse_stddev, float* running_mean, float* running_variance,
                            void* workspace, cudaStream_t stream) {
   if (shape.rows == 0 || shape.channels == 0) return;
@@ -133,8 +135,9 @@ void batch_norm_statistics(const BatchNormShape& shape, const BatchNormSettings&
                               shape.channels, chunks.first, chunks.second, mean, results);
 }
 
-void batch_norm_shard_statistics(const BatchNormShape& shape, const float* x, float* statistics,
-                                 void* workspace, cudaStream_t stream) {
+template <typename T>
+void batch_norm_shard_statistics(const BatchNormShape& shape, const T* x, float* statistics, void* workspace,
+                                 cudaStream_t stream) {
   if (shape.channels == 0) return;
   if (shape.rows == 0) {
     LOCKSTEP_CUDA(
@@ -153,20 +156,31 @@ void batch_norm_inverse_stddev(const float* variance, float epsilon, int channel
                   [=] __device__(int64_t c) { inverse_stddev[c] = 1.0f / sqrtf(variance[c] + epsilon); });
 }
 
-void batch_norm_normalise(const BatchNormShape& shape, const float* x, const float* mean,
-                          const float* inverse_stddev, const float* gamma, const float* beta,
-                          const float* addend, bool relu, float* y, cudaStream_t stream) {
+template <typename T>
+void batch_norm_normalise(const BatchNormShape& shape, const T* x, const float* mean,
+                          const float* inverse_stddev, const float* gamma, const float* beta, const T* addend,
+                          bool relu, T* y, cudaStream_t stream) {
   if (shape.rows == 0 || shape.channels == 0) return;
   const auto run = [&](auto kernels) {
     launch_rows(kernels, shape, stream, x, mean, inverse_stddev, gamma, beta, addend, y);
   };
   if (addend != nullptr && relu)
-    run([](auto threads) { return normalise_kernel<threads(), true, true>; });
+    run([](auto threads) { return normalise_kernel<threads(), T, true, true>; });
   else if (addend != nullptr)
-    run([](auto threads) { return normalise_kernel<threads(), true, false>; });
+    run([](auto threads) { return normalise_kernel<threads(), T, true, false>; });
   else if (relu)
-    run([](auto threads) { return normalise_kernel<threads(), false, true>; });
+    run([](auto threads) { return normalise_kernel<threads(), T, false, true>; });
   else
-    run([](auto threads) { return normalise_kernel<threads(), false, false>; });
+    run([](auto threads) { return normalise_kernel<threads(), T, false, false>; });
 }
+#define LOCKSTEP_INSTANTIATE(T)                                                                            \
+  template void batch_norm_statistics(const BatchNormShape&, const BatchNormSettings&, const T*, float*,   \
+                                      float*, float*, float*, void*, cudaStream_t);                        \
+  template void batch_norm_shard_statistics(const BatchNormShape&, const T*, float*, void*, cudaStream_t); \
+  template void batch_norm_normalise(const BatchNormShape&, const T*, const float*, const float*,          \
+                                     const float*, const float*, const T*, bool, T*, cudaStream_t)
+LOCKSTEP_INSTANTIATE(float);
+LOCKSTEP_INSTANTIATE(__nv_bfloat16);
+#undef LOCKSTEP_INSTANTIATE
+
 }  // namespace lockstep::kernels

@@ -7,8 +7,8 @@ namespace lockstep::kernels {
 using namespace batch_norm;
 
 // The gradient that arrives at the normalised values: dy, or what a ReLU with output y lets through.
-template <typename Lanes, bool kRelu>
-__device__ typename Lanes::Floats gradient_at(const float* y, const float* dy, int64_t i) {
+template <typename Lanes, bool kRelu, typename T>
+__device__ typename Lanes::Floats gradient_at(const T* y, const T* dy, int64_t i) {
   using Floats = typename Lanes::Floats;
   const Floats gradient = Lanes::load(dy + i);
   if constexpr (kRelu) return Lanes::load(y + i) > Floats{} ? gradient : Floats{};
@@ -16,9 +16,9 @@ __device__ typename Lanes::Floats gradient_at(const float* y, const float* dy, i
 }
 
 // Block (x, y): over chunk x, for the channels of tile y, the sums that make dbeta and dgamma.
-template <int kThreads, bool kRelu>
-__global__ void chunk_gradients_kernel(int64_t rows, int channels, const float* __restrict__ x,
-                                       const float* __restrict__ y, const float* __restrict__ dy,
+template <int kThreads, typename T, bool kRelu>
+__global__ void chunk_gradients_kernel(int64_t rows, int channels, const T* __restrict__ x,
+                                       const T* __restrict__ y, const T* __restrict__ dy,
                                        const float* __restrict__ mean,
                                        const float* __restrict__ inverse_stddev,
                                        float* __restrict__ chunk_dgamma, float* __restrict__ chunk_dbeta) {
@@ -68,14 +68,14 @@ __global__ void combine_gradients_kernel(int64_t chunks, int channels, const flo
 
 // With statistics of the batch: dx = gamma inverse_stddev (g - mean(g) - normalised x * mean(g * normalised
 // x)).
-template <int kThreads, bool kRelu, BatchNormMode kMode>
+template <int kThreads, typename T, bool kRelu, BatchNormMode kMode>
 __global__ void input_gradient_kernel(int64_t rows, int channels, int block_rows, float one_in_rows,
-                                      const float* __restrict__ x, const float* __restrict__ y,
-                                      const float* __restrict__ dy, const float* __restrict__ mean,
+                                      const T* __restrict__ x, const T* __restrict__ y,
+                                      const T* __restrict__ dy, const float* __restrict__ mean,
                                       const float* __restrict__ inverse_stddev,
                                       const float* __restrict__ gamma, const float* __restrict__ dgamma,
-                                      const float* __restrict__ dbeta, float* __restrict__ dx,
-                                      float* __restrict__ daddend) {
+                                      const float* __restrict__ dbeta, T* __restrict__ dx,
+                                      T* __restrict__ daddend) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * block_rows;
   const auto count = static_cast<int>(rows - first < block_rows ? rows - first : block_rows);
   for_each_channel<kThreads, false>(count, channels, [=](auto lanes, int row, int channel) {
@@ -95,7 +95,8 @@ __global__ void input_gradient_kernel(int64_t rows, int channels, int block_rows
   });
 }
 
-void batch_norm_gradient_sums(const BatchNormShape& shape, const float* x, const float* y, const float* dy,
+template <typename T>
+void batch_norm_gradient_sums(const BatchNormShape& shape, const T* x, const T* y, const T* dy,
                               const float* mean, const float* inverse_stddev, float* dgamma, float* dbeta,
                               void* workspace, cudaStream_t stream) {
   if (shape.channels == 0) return;
@@ -105,40 +106,54 @@ void batch_norm_gradient_sums(const BatchNormShape& shape, const float* x, const
                                 mean, inverse_stddev, chunks.first, chunks.second);
   };
   if (shape.rows > 0 && y != nullptr)
-    run([](auto threads) { return chunk_gradients_kernel<threads(), true>; });
+    run([](auto threads) { return chunk_gradients_kernel<threads(), T, true>; });
   else if (shape.rows > 0)
-    run([](auto threads) { return chunk_gradients_kernel<threads(), false>; });
+    run([](auto threads) { return chunk_gradients_kernel<threads(), T, false>; });
   launch_blocks<kTileThreads>(LOCKSTEP_BLOCK_KERNEL(combine_gradients_kernel), tile_grid(shape), stream,
                               chunk_count(shape.rows), shape.channels, chunks.first, chunks.second, dgamma,
                               dbeta);
 }
 
+template <typename T>
 void batch_norm_input_gradient(const BatchNormShape& shape, BatchNormMode mode, int64_t rows_of_all,
-                               const float* x, const float* y, const float* dy, const float* mean,
+                               const T* x, const T* y, const T* dy, const float* mean,
                                const float* inverse_stddev, const float* gamma, const float* dgamma,
-                               const float* dbeta, float* dx, float* daddend, cudaStream_t stream) {
+                               const float* dbeta, T* dx, T* daddend, cudaStream_t stream) {
   if (shape.rows == 0 || shape.channels == 0) return;
   const auto run = [&](auto kernels) {
     launch_rows(kernels, shape, stream, one_in(rows_of_all), x, y, dy, mean, inverse_stddev, gamma, dgamma,
                 dbeta, dx, daddend);
   };
   if (mode == BatchNormMode::batch && y != nullptr)
-    run([](auto threads) { return input_gradient_kernel<threads(), true, BatchNormMode::batch>; });
+    run([](auto threads) { return input_gradient_kernel<threads(), T, true, BatchNormMode::batch>; });
   else if (mode == BatchNormMode::batch)
-    run([](auto threads) { return input_gradient_kernel<threads(), false, BatchNormMode::batch>; });
+    run([](auto threads) { return input_gradient_kernel<threads(), T, false, BatchNormMode::batch>; });
   else if (y != nullptr)
-    run([](auto threads) { return input_gradient_kernel<threads(), true, BatchNormMode::running>; });
+    run([](auto threads) { return input_gradient_kernel<threads(), T, true, BatchNormMode::running>; });
   else
-    run([](auto threads) { return input_gradient_kernel<threads(), false, BatchNormMode::running>; });
+    run([](auto threads) { return input_gradient_kernel<threads(), T, false, BatchNormMode::running>; });
 }
 
-void batch_norm_backward(const BatchNormShape& shape, BatchNormMode mode, const float* x, const float* y,
-                         const float* dy, const float* mean, const float* inverse_stddev, const float* gamma,
-                         float* dx, float* daddend, float* dgamma, float* dbeta, void* workspace,
-                         cudaStream_t stream) {
+template <typename T>
+void batch_norm_backward(const BatchNormShape& shape, BatchNormMode mode, const T* x, const T* y, const T* dy,
+                         const float* mean, const float* inverse_stddev, const float* gamma, T* dx,
+                         T* daddend, float* dgamma, float* dbeta, void* workspace, cudaStream_t stream) {
   batch_norm_gradient_sums(shape, x, y, dy, mean, inverse_stddev, dgamma, dbeta, workspace, stream);
   batch_norm_input_gradient(shape, mode, shape.rows, x, y, dy, mean, inverse_stddev, gamma, dgamma, dbeta, dx,
                             daddend, stream);
 }
+
+#define LOCKSTEP_INSTANTIATE(T)                                                                              \
+  template void batch_norm_gradient_sums(const BatchNormShape&, const T*, const T*, const T*, const float*,  \
+                                         const float*, float*, float*, void*, cudaStream_t);                 \
+  template void batch_norm_input_gradient(const BatchNormShape&, BatchNormMode, int64_t, const T*, const T*, \
+                                          const T*, const float*, const float*, const float*, const float*,  \
+                                          const float*, T*, T*, cudaStream_t);                               \
+  template void batch_norm_backward(const BatchNormShape&, BatchNormMode, const T*, const T*, const T*,      \
+                                    const float*, const float*, const float*, T*, T*, float*, float*, void*, \
+                                    cudaStream_t)
+LOCKSTEP_INSTANTIATE(float);
+LOCKSTEP_INSTANTIATE(__nv_bfloat16);
+#undef LOCKSTEP_INSTANTIATE
 
 }  // namespace lockstep::kernels

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "kernels/float_types.h"
 #include "kernels/launch.cuh"
 
 namespace lockstep::kernels {
@@ -37,8 +38,8 @@ struct ThreadSlots {
 
 // Block (x, y) handles rows [x * block_rows, ...) of the y-th group of at most 256 channels. It takes several
 // rows side by side only where the group is all channels: slot s always lies s floats behind the first one.
-template <int kThreads>
-__global__ void bias_add_kernel(float* __restrict__ y, const float* __restrict__ bias, int64_t rows,
+template <int kThreads, typename T>
+__global__ void bias_add_kernel(T* __restrict__ y, const float* __restrict__ bias, int64_t rows,
                                 int64_t block_rows, int channels) {
   static_assert(kThreads == 1 || kThreads == kSlots);
   const int first_channel = static_cast<int>(blockIdx.y) * kSlots;
@@ -52,18 +53,19 @@ __global__ void bias_add_kernel(float* __restrict__ y, const float* __restrict__
   const int64_t begin = blockIdx.x * block_rows;
   const int64_t end = begin + block_rows < rows ? begin + block_rows : rows;
   for (int64_t row = begin; row < end; row += step_rows) {
-    float* target = y + row * channels + first_channel;
+    T* target = y + row * channels + first_channel;
     const int64_t left = end - row;
     const int count = slots.count((left < step_rows ? left : step_rows) * width);
-    for (int j = 0; j < count; ++j) target[slots[j]] += addend[j];
+    for (int j = 0; j < count; ++j) target[slots[j]] = from_float<T>(to_float(target[slots[j]]) + addend[j]);
   }
 }
 
-void bias_add(float* y, const float* bias, int64_t rows, int channels, cudaStream_t stream) {
+template <typename T>
+void bias_add(T* y, const float* bias, int64_t rows, int channels, cudaStream_t stream) {
   if (rows == 0 || channels == 0) return;
   const int64_t step_rows = kSlots / std::min(kSlots, channels);
   const int64_t block_rows = step_rows * (kOnGpu ? 8 : 64);
-  launch_blocks<kSlots>(LOCKSTEP_BLOCK_KERNEL(bias_add_kernel),
+  launch_blocks<kSlots>([](auto threads) { return bias_add_kernel<threads(), T>; },
                         dim3(ceil_div(rows, block_rows), ceil_div(channels, kSlots)), stream, y, bias, rows,
                         block_rows, channels);
 }
@@ -71,8 +73,8 @@ void bias_add(float* y, const float* bias, int64_t rows, int channels, cudaStrea
 // A block sums all rows of one group of `group` channels: a sum a slot, then the slots of each channel. On a
 // GPU a group is at most 32 channels, one row of a warp's loads, so that more blocks share the work; the CPU
 // takes groups as bias_add does, contiguous in memory.
-template <int kThreads>
-__global__ void bias_gradient_kernel(const float* __restrict__ dy, float* __restrict__ dbias, int64_t rows,
+template <int kThreads, typename T>
+__global__ void bias_gradient_kernel(const T* __restrict__ dy, float* __restrict__ dbias, int64_t rows,
                                      int channels, int group) {
   static_assert(kThreads == 1 || kThreads == kSlots);
   const int first_channel = static_cast<int>(blockIdx.x) * group;
@@ -89,12 +91,12 @@ __global__ void bias_gradient_kernel(const float* __restrict__ dy, float* __rest
   int64_t row = 0;
 #pragma unroll 4
   for (; row + step_rows <= rows; row += step_rows) {
-    const float* source = dy + row * channels + first_channel;
-    for (int j = 0; j < count; ++j) sum[j] += source[offset(j)];
+    const T* source = dy + row * channels + first_channel;
+    for (int j = 0; j < count; ++j) sum[j] += to_float(source[offset(j)]);
   }
-  const float* source = dy + row * channels + first_channel;
+  const T* source = dy + row * channels + first_channel;
   const int rest = slots.count((rows - row) * width);
-  for (int j = 0; j < rest; ++j) sum[j] += source[offset(j)];
+  for (int j = 0; j < rest; ++j) sum[j] += to_float(source[offset(j)]);
 
   __shared__ float slot_sum[kSlots];
   for (int j = 0; j < slots.kCount; ++j) slot_sum[slots[j]] = sum[j];
@@ -106,11 +108,19 @@ __global__ void bias_gradient_kernel(const float* __restrict__ dy, float* __rest
   }
 }
 
-void bias_gradient(const float* dy, float* dbias, int64_t rows, int channels, cudaStream_t stream) {
+template <typename T>
+void bias_gradient(const T* dy, float* dbias, int64_t rows, int channels, cudaStream_t stream) {
   if (channels == 0) return;
   const int group = std::min(channels, kOnGpu ? 32 : kSlots);
-  launch_blocks<kSlots>(LOCKSTEP_BLOCK_KERNEL(bias_gradient_kernel), dim3(ceil_div(channels, group)), stream,
-                        dy, dbias, rows, channels, group);
+  launch_blocks<kSlots>([](auto threads) { return bias_gradient_kernel<threads(), T>; },
+                        dim3(ceil_div(channels, group)), stream, dy, dbias, rows, channels, group);
 }
+
+#define LOCKSTEP_INSTANTIATE(T)                                         \
+  template void bias_add(T*, const float*, int64_t, int, cudaStream_t); \
+  template void bias_gradient(const T*, float*, int64_t, int, cudaStream_t)
+LOCKSTEP_INSTANTIATE(float);
+LOCKSTEP_INSTANTIATE(__nv_bfloat16);
+#undef LOCKSTEP_INSTANTIATE
 
 }  // namespace lockstep::kernels

@@ -1,4 +1,5 @@
-// Bias over the last dimension: x is [rows, channels].
+// Bias over the last dimension: x is [rows, channels] of T, float or
+// __nv_bfloat16; the bias and its gradient are float.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,9 +9,11 @@
 namespace lockstep::kernels {
 
 // y[r, c] += bias[c]
-void bias_add(float* y, const float* bias, int64_t rows, int channels, cudaStream_t stream);
+template <typename T>
+void bias_add(T* y, const float* bias, int64_t rows, int channels, cudaStream_t stream);
 
 // dbias[c] = sum over r of dy[r, c], in a fixed order. rows may be 0: the gradient is then 0.
-void bias_gradient(const float* dy, float* dbias, int64_t rows, int channels, cudaStream_t stream);
+template <typename T>
+void bias_gradient(const T* dy, float* dbias, int64_t rows, int channels, cudaStream_t stream);
 
 }  // namespace lockstep::kernels

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/float_types.h"
 #include "kernels/lanes.cuh"
 
 namespace lockstep::kernels {
@@ -14,6 +15,7 @@ namespace detail {
 template <int kCount>
 struct Vectors {
   typedef float Floats __attribute__((vector_size(kCount * sizeof(float))));
+  typedef uint32_t Words __attribute__((vector_size(kCount * sizeof(uint32_t))));
   typedef int Ints __attribute__((vector_size(kCount * sizeof(int))));
   typedef uint16_t Shorts __attribute__((vector_size(kCount * sizeof(uint16_t))));
   typedef uint8_t Bytes __attribute__((vector_size(kCount)));
@@ -28,6 +30,7 @@ struct ChannelLanes {
   using Ints = typename detail::Vectors<kCount>::Ints;
   using Shorts = typename detail::Vectors<kCount>::Shorts;  // on the way up: g++ widens by steps of two
   using Bytes = typename detail::Vectors<kCount>::Bytes;
+  using Words = typename detail::Vectors<kCount>::Words;  // the bits of Floats
 
   static Floats load(const float* p) {
     Floats value;
@@ -35,6 +38,19 @@ struct ChannelLanes {
     return value;
   }
   static void store(float* p, Floats value) { __builtin_memcpy(p, &value, sizeof(value)); }
+  // The upper halves of floats, rounded as __float2bfloat16_rn does.
+  static Floats load(const __nv_bfloat16* p) {
+    Shorts bits;
+    __builtin_memcpy(&bits, p, sizeof(bits));
+    return reinterpret_cast<Floats>(__builtin_convertvector(bits, Words) << 16);
+  }
+  static void store(__nv_bfloat16* p, Floats value) {
+    const Words bits = reinterpret_cast<Words>(value);
+    Words rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    rounded = value != value ? Words{} + 0x7fff : rounded;
+    const Shorts upper = __builtin_convertvector(rounded, Shorts);
+    __builtin_memcpy(static_cast<void*>(p), &upper, sizeof(upper));
+  }
   static Ints load_bytes(const uint8_t* p) {
     Bytes bytes;
     __builtin_memcpy(&bytes, p, sizeof(bytes));
@@ -53,6 +69,8 @@ struct ChannelLanes<1> {
   using Ints = int;
   static __device__ Floats load(const float* p) { return *p; }
   static __device__ void store(float* p, Floats value) { *p = value; }
+  static __device__ Floats load(const __nv_bfloat16* p) { return to_float(*p); }
+  static __device__ void store(__nv_bfloat16* p, Floats value) { *p = from_float<__nv_bfloat16>(value); }
   static __device__ Ints load_bytes(const uint8_t* p) { return *p; }
   static __device__ void store_bytes(uint8_t* p, Ints value) { *p = static_cast<uint8_t>(value); }
 };

@@ -56,10 +56,9 @@ __device__ inline Interval outputs_of(const PoolGeometry& g, int in, int out_ext
 }
 
 // Blocks handle `block_rows` rows of outputs each, counted through all images.
-template <int kThreads, int kTile, Pooling kPooling>
-__global__ void pool2d_forward_kernel(PoolGeometry g, int64_t rows, int block_rows,
-                                      const float* __restrict__ x, float* __restrict__ y,
-                                      uint8_t* __restrict__ argmax) {
+template <int kThreads, typename T, int kTile, Pooling kPooling>
+__global__ void pool2d_forward_kernel(PoolGeometry g, int64_t rows, int block_rows, const T* __restrict__ x,
+                                      T* __restrict__ y, uint8_t* __restrict__ argmax) {
   const int kernel = kTile > 0 ? kTile : g.kernel;
   const int64_t row_size = static_cast<int64_t>(g.width) * g.channels;
   const int64_t out_row_size = static_cast<int64_t>(g.out_width) * g.channels;
@@ -67,10 +66,10 @@ __global__ void pool2d_forward_kernel(PoolGeometry g, int64_t rows, int block_ro
   const int64_t first_row = static_cast<int64_t>(blockIdx.x) * block_rows;
   const int64_t last_row = first_row + block_rows < rows ? first_row + block_rows : rows;
   for (int64_t row = first_row; row < last_row; ++row) {
-    const float* image = x + row / g.out_height * g.height * row_size;
+    const T* image = x + row / g.out_height * g.height * row_size;
     const Interval h = inputs_of<kTile>(g, static_cast<int>(row % g.out_height), g.height);
     const int h_count = kTile > 0 ? kTile : h.end - h.begin;
-    float* y_row = y + row * out_row_size;
+    T* y_row = y + row * out_row_size;
     uint8_t* argmax_row = argmax + row * out_row_size;
     for_each_channel<kThreads, (kTile > 0)>(
         g.out_width, g.channels, [=](auto lanes, int column, int channel) {
@@ -78,7 +77,7 @@ __global__ void pool2d_forward_kernel(PoolGeometry g, int64_t rows, int block_ro
           const Interval w = inputs_of<kTile>(g, column, g.width);
           const int w_count = kTile > 0 ? kTile : w.end - w.begin;
           [[maybe_unused]] const int first = (h.begin - h.origin) * kernel + (w.begin - w.origin);
-          const float* corner = image + h.begin * row_size + w.begin * g.channels + channel;
+          const T* corner = image + h.begin * row_size + w.begin * g.channels + channel;
           const int64_t out = column * g.channels + channel;
           typename Lanes::Floats value = {};
           typename Lanes::Ints where = {};
@@ -108,10 +107,9 @@ __global__ void pool2d_forward_kernel(PoolGeometry g, int64_t rows, int block_ro
 }
 
 // Any windows: each input gathers from the outputs that see it. Rows are rows of inputs.
-template <int kThreads, Pooling kPooling>
-__global__ void pool2d_backward_kernel(PoolGeometry g, int64_t rows, int block_rows,
-                                       const float* __restrict__ dy, const uint8_t* __restrict__ argmax,
-                                       float* __restrict__ dx) {
+template <int kThreads, typename T, Pooling kPooling>
+__global__ void pool2d_backward_kernel(PoolGeometry g, int64_t rows, int block_rows, const T* __restrict__ dy,
+                                       const uint8_t* __restrict__ argmax, T* __restrict__ dx) {
   const int64_t row_size = static_cast<int64_t>(g.width) * g.channels;
   const int64_t out_row_size = static_cast<int64_t>(g.out_width) * g.channels;
   const float factor = 1.0f / static_cast<float>(g.kernel * g.kernel);
@@ -120,7 +118,7 @@ __global__ void pool2d_backward_kernel(PoolGeometry g, int64_t rows, int block_r
   for (int64_t row = first_row; row < last_row; ++row) {
     const int64_t image = row / g.height * g.out_height * out_row_size;
     const Interval h = outputs_of(g, static_cast<int>(row % g.height), g.out_height);
-    float* dx_row = dx + row * row_size;
+    T* dx_row = dx + row * row_size;
     for_each_channel<kThreads, false>(g.width, g.channels, [=](auto lanes, int column, int channel) {
       using Lanes = decltype(lanes);
       const Interval w = outputs_of(g, column, g.out_width);
@@ -145,10 +143,10 @@ __global__ void pool2d_backward_kernel(PoolGeometry g, int64_t rows, int block_r
 
 // Windows that tile the image: each output writes its own inputs. Rows are rows of outputs; the inputs that
 // no window covers, right and below, are set to 0 by the row beside them.
-template <int kThreads, int kTile, Pooling kPooling>
+template <int kThreads, typename T, int kTile, Pooling kPooling>
 __global__ void pool2d_backward_tiles_kernel(PoolGeometry g, int64_t rows, int block_rows,
-                                             const float* __restrict__ dy, const uint8_t* __restrict__ argmax,
-                                             float* __restrict__ dx) {
+                                             const T* __restrict__ dy, const uint8_t* __restrict__ argmax,
+                                             T* __restrict__ dx) {
   const int64_t row_size = static_cast<int64_t>(g.width) * g.channels;
   const int64_t out_row_size = static_cast<int64_t>(g.out_width) * g.channels;
   constexpr float kFactor = 1.0f / (kTile * kTile);
@@ -156,17 +154,17 @@ __global__ void pool2d_backward_tiles_kernel(PoolGeometry g, int64_t rows, int b
   const int64_t last_row = first_row + block_rows < rows ? first_row + block_rows : rows;
   for (int64_t row = first_row; row < last_row; ++row) {
     const int out_h = static_cast<int>(row % g.out_height);
-    float* corner_row = dx + (row / g.out_height * g.height + out_h * kTile) * row_size;
+    T* corner_row = dx + (row / g.out_height * g.height + out_h * kTile) * row_size;
     for_each_channel<kThreads, true>(g.out_width, g.channels, [=](auto lanes, int column, int channel) {
       using Lanes = decltype(lanes);
       const int64_t out = row * out_row_size + column * g.channels + channel;
       const typename Lanes::Floats gradient = Lanes::load(dy + out);
       typename Lanes::Ints where = {};
       if constexpr (kPooling == Pooling::max) where = Lanes::load_bytes(argmax + out);
-      float* corner = corner_row + column * kTile * g.channels + channel;
+      T* corner = corner_row + column * kTile * g.channels + channel;
       for (int r = 0; r < kTile; ++r) {
         for (int c = 0; c < kTile; ++c) {
-          float* target = corner + r * row_size + c * g.channels;
+          T* target = corner + r * row_size + c * g.channels;
           if constexpr (kPooling == Pooling::max)
             Lanes::store(target, where == r * kTile + c ? gradient : typename Lanes::Floats{});
           else
@@ -176,10 +174,11 @@ __global__ void pool2d_backward_tiles_kernel(PoolGeometry g, int64_t rows, int b
     });
     const int64_t covered = static_cast<int64_t>(g.out_width) * kTile * g.channels;
     for (int r = 0; r < kTile; ++r)
-      for (int64_t i : block_stride<kThreads>(row_size - covered)) corner_row[r * row_size + covered + i] = 0;
+      for (int64_t i : block_stride<kThreads>(row_size - covered))
+        corner_row[r * row_size + covered + i] = from_float<T>(0);
     if (out_h == g.out_height - 1)
       for (int64_t i : block_stride<kThreads>((g.height - g.out_height * kTile) * row_size))
-        corner_row[kTile * row_size + i] = 0;
+        corner_row[kTile * row_size + i] = from_float<T>(0);
   }
 }
 
@@ -213,52 +212,63 @@ void launch_rows(Kernels kernels, const Pool2dShape& shape, int64_t rows, int64_
                               stream, PoolGeometry(shape), rows, static_cast<int>(block_rows), arguments...);
 }
 
-template <Pooling kPooling>
-void pool2d_forward(const Pool2dShape& shape, const float* x, float* y, uint8_t* argmax,
-                    LaunchStream stream) {
+template <Pooling kPooling, typename T>
+void pool2d_forward(const Pool2dShape& shape, const T* x, T* y, uint8_t* argmax, LaunchStream stream) {
   check_shape(shape);
   const int64_t rows = shape.batch * shape.out_height();
   const int64_t row_size = static_cast<int64_t>(shape.out_width()) * shape.channels;
   if (is_tiled_by_2(shape))
-    launch_rows([](auto threads) { return pool2d_forward_kernel<threads(), 2, kPooling>; }, shape, rows,
+    launch_rows([](auto threads) { return pool2d_forward_kernel<threads(), T, 2, kPooling>; }, shape, rows,
                 row_size, stream, x, y, argmax);
   else
-    launch_rows([](auto threads) { return pool2d_forward_kernel<threads(), 0, kPooling>; }, shape, rows,
+    launch_rows([](auto threads) { return pool2d_forward_kernel<threads(), T, 0, kPooling>; }, shape, rows,
                 row_size, stream, x, y, argmax);
 }
 
-template <Pooling kPooling>
-void pool2d_backward(const Pool2dShape& shape, const float* dy, const uint8_t* argmax, float* dx,
+template <Pooling kPooling, typename T>
+void pool2d_backward(const Pool2dShape& shape, const T* dy, const uint8_t* argmax, T* dx,
                      LaunchStream stream) {
   check_shape(shape);
   if (is_tiled_by_2(shape))
-    launch_rows([](auto threads) { return pool2d_backward_tiles_kernel<threads(), 2, kPooling>; }, shape,
+    launch_rows([](auto threads) { return pool2d_backward_tiles_kernel<threads(), T, 2, kPooling>; }, shape,
                 shape.batch * shape.out_height(), static_cast<int64_t>(shape.width) * shape.channels, stream,
                 dy, argmax, dx);
   else
-    launch_rows([](auto threads) { return pool2d_backward_kernel<threads(), kPooling>; }, shape,
+    launch_rows([](auto threads) { return pool2d_backward_kernel<threads(), T, kPooling>; }, shape,
                 shape.batch * shape.height, static_cast<int64_t>(shape.width) * shape.channels, stream, dy,
                 argmax, dx);
 }
 
 }  // namespace
 
-void max_pool2d_forward(const Pool2dShape& shape, const float* x, float* y, uint8_t* argmax,
-                        cudaStream_t stream) {
+template <typename T>
+void max_pool2d_forward(const Pool2dShape& shape, const T* x, T* y, uint8_t* argmax, cudaStream_t stream) {
   pool2d_forward<Pooling::max>(shape, x, y, argmax, stream);
 }
 
-void max_pool2d_backward(const Pool2dShape& shape, const float* dy, const uint8_t* argmax, float* dx,
+template <typename T>
+void max_pool2d_backward(const Pool2dShape& shape, const T* dy, const uint8_t* argmax, T* dx,
                          cudaStream_t stream) {
   pool2d_backward<Pooling::max>(shape, dy, argmax, dx, stream);
 }
 
-void avg_pool2d_forward(const Pool2dShape& shape, const float* x, float* y, cudaStream_t stream) {
+template <typename T>
+void avg_pool2d_forward(const Pool2dShape& shape, const T* x, T* y, cudaStream_t stream) {
   pool2d_forward<Pooling::average>(shape, x, y, nullptr, stream);
 }
 
-void avg_pool2d_backward(const Pool2dShape& shape, const float* dy, float* dx, cudaStream_t stream) {
+template <typename T>
+void avg_pool2d_backward(const Pool2dShape& shape, const T* dy, T* dx, cudaStream_t stream) {
   pool2d_backward<Pooling::average>(shape, dy, nullptr, dx, stream);
 }
+
+#define LOCKSTEP_INSTANTIATE(T)                                                                      \
+  template void max_pool2d_forward(const Pool2dShape&, const T*, T*, uint8_t*, cudaStream_t);        \
+  template void max_pool2d_backward(const Pool2dShape&, const T*, const uint8_t*, T*, cudaStream_t); \
+  template void avg_pool2d_forward(const Pool2dShape&, const T*, T*, cudaStream_t);                  \
+  template void avg_pool2d_backward(const Pool2dShape&, const T*, T*, cudaStream_t)
+LOCKSTEP_INSTANTIATE(float);
+LOCKSTEP_INSTANTIATE(__nv_bfloat16);
+#undef LOCKSTEP_INSTANTIATE
 
 }  // namespace lockstep::kernels

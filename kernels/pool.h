@@ -1,4 +1,5 @@
 // Maximum and average pooling, NHWC. Windows may overlap (stride < kernel) and may lie partly in the padding.
+// T is float or __nv_bfloat16.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -20,17 +21,20 @@ struct Pool2dShape {
 
 // y: [batch, out_height, out_width, channels]; argmax: as y, the window position (row * kernel + column, so
 // kernel <= 16) of the first largest value. Padding never wins. NaN wins over everything, as in PyTorch.
-void max_pool2d_forward(const Pool2dShape& shape, const float* x, float* y, uint8_t* argmax,
-                        cudaStream_t stream);
+template <typename T>
+void max_pool2d_forward(const Pool2dShape& shape, const T* x, T* y, uint8_t* argmax, cudaStream_t stream);
 
 // dx (written whole, not added to) gets every dy at the position that argmax names.
-void max_pool2d_backward(const Pool2dShape& shape, const float* dy, const uint8_t* argmax, float* dx,
+template <typename T>
+void max_pool2d_backward(const Pool2dShape& shape, const T* dy, const uint8_t* argmax, T* dx,
                          cudaStream_t stream);
 
 // The mean of a window; the padding counts as zeros, so the divisor is always kernel * kernel (PyTorch's
 // default).
-void avg_pool2d_forward(const Pool2dShape& shape, const float* x, float* y, cudaStream_t stream);
+template <typename T>
+void avg_pool2d_forward(const Pool2dShape& shape, const T* x, T* y, cudaStream_t stream);
 
-void avg_pool2d_backward(const Pool2dShape& shape, const float* dy, float* dx, cudaStream_t stream);
+template <typename T>
+void avg_pool2d_backward(const Pool2dShape& shape, const T* dy, T* dx, cudaStream_t stream);
 
 }  // namespace lockstep::kernels

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "kernels/float_types.h"
 #include "kernels/launch.cuh"
 #include "kernels/philox.cuh"
 
@@ -40,7 +41,8 @@ void random_normal(float* x, int64_t n, float mean, float stddev, uint64_t seed,
   });
 }
 
-void dropout(const float* x, float* y, int64_t n, float probability, uint64_t seed, uint64_t sequence,
+template <typename T>
+void dropout(const T* x, T* y, int64_t n, float probability, uint64_t seed, uint64_t sequence,
              cudaStream_t stream) {
   const float scale = 1.0f / (1.0f - probability);
   const auto dropped_below = static_cast<uint32_t>(static_cast<double>(probability) * 0x1p32);
@@ -48,9 +50,12 @@ void dropout(const float* x, float* y, int64_t n, float probability, uint64_t se
     const PhiloxBlock random = philox(seed, sequence, static_cast<uint64_t>(group));
     for (int k = 0; k < 4; ++k) {
       const int64_t i = group * 4 + k;
-      if (i < n) y[i] = random.word[k] < dropped_below ? 0.0f : x[i] * scale;
+      if (i < n) y[i] = from_float<T>(random.word[k] < dropped_below ? 0.0f : to_float(x[i]) * scale);
     }
   });
 }
+
+template void dropout(const float*, float*, int64_t, float, uint64_t, uint64_t, cudaStream_t);
+template void dropout(const __nv_bfloat16*, __nv_bfloat16*, int64_t, float, uint64_t, uint64_t, cudaStream_t);
 
 }  // namespace lockstep::kernels

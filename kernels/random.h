@@ -19,7 +19,8 @@ void random_normal(float* x, int64_t n, float mean, float stddev, uint64_t seed,
 
 // y[i] = x[i] / (1 - probability) where element i of (seed, sequence) is kept, else 0; 0 <= probability < 1.
 // The way back is the same function of the gradient. x and y may be the same.
-void dropout(const float* x, float* y, int64_t n, float probability, uint64_t seed, uint64_t sequence,
+template <typename T>
+void dropout(const T* x, T* y, int64_t n, float probability, uint64_t seed, uint64_t sequence,
              cudaStream_t stream);
 
 }  // namespace lockstep::kernels

@@ -3,29 +3,29 @@
 #include "kernels/softmax.h"
 
 #include "kernels/exp.cuh"
+#include "kernels/float_types.h"
 #include "kernels/launch.cuh"
 
 namespace lockstep::kernels {
 
-template <int kThreads>
-__global__ void softmax_cross_entropy_kernel(const float* __restrict__ logits,
-                                             const int32_t* __restrict__ labels, int64_t rows, int classes,
-                                             float smoothing, float gradient_scale,
+template <int kThreads, typename T>
+__global__ void softmax_cross_entropy_kernel(const T* __restrict__ logits, const int32_t* __restrict__ labels,
+                                             int64_t rows, int classes, float smoothing, float gradient_scale,
                                              float* __restrict__ row_loss, float* __restrict__ dlogits) {
   const float everywhere = smoothing / static_cast<float>(classes);  // every class's part of the target
   const float target_elsewhere = gradient_scale * everywhere;
   const float target_at_label = gradient_scale * ((1.0f - smoothing) + everywhere);
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    const float* z = logits + row * classes;
+    const T* z = logits + row * classes;
     float* dz = dlogits == nullptr ? nullptr : dlogits + row * classes;
     const int label = labels[row];
 
-    const float largest = block_max<kThreads>(classes, [=](int64_t c) { return z[c]; });
+    const float largest = block_max<kThreads>(classes, [=](int64_t c) { return to_float(z[c]); });
     float sum;
     if (dz == nullptr) {
-      sum = block_sum<kThreads>(classes, [=](int64_t c) { return exp_polynomial(z[c] - largest); });
+      sum = block_sum<kThreads>(classes, [=](int64_t c) { return exp_polynomial(to_float(z[c]) - largest); });
     } else {
-      for (int64_t c : block_stride<kThreads>(classes)) dz[c] = exp_polynomial(z[c] - largest);
+      for (int64_t c : block_stride<kThreads>(classes)) dz[c] = exp_polynomial(to_float(z[c]) - largest);
       sum = block_sum<kThreads>(classes, [=](int64_t c) { return dz[c]; });
       const float factor = gradient_scale / sum;
       for (int64_t c : block_stride<kThreads>(classes)) {
@@ -34,37 +34,37 @@ __global__ void softmax_cross_entropy_kernel(const float* __restrict__ logits,
       }
     }
     if (smoothing == 0.0f) {
-      if (is_block_leader<kThreads>()) row_loss[row] = logf(sum) + largest - z[label];
+      if (is_block_leader<kThreads>()) row_loss[row] = logf(sum) + largest - to_float(z[label]);
     } else {
-      const float below = block_sum<kThreads>(classes, [=](int64_t c) { return largest - z[c]; });
+      const float below = block_sum<kThreads>(classes, [=](int64_t c) { return largest - to_float(z[c]); });
       if (is_block_leader<kThreads>())
-        row_loss[row] = logf(sum) + (1.0f - smoothing) * (largest - z[label]) + everywhere * below;
+        row_loss[row] = logf(sum) + (1.0f - smoothing) * (largest - to_float(z[label])) + everywhere * below;
     }
   }
 }
 
-void softmax_cross_entropy(const float* logits, const int32_t* labels, int64_t rows, int classes,
-                           float smoothing, float gradient_scale, float* row_loss, float* dlogits,
-                           cudaStream_t stream) {
+template <typename T>
+void softmax_cross_entropy(const T* logits, const int32_t* labels, int64_t rows, int classes, float smoothing,
+                           float gradient_scale, float* row_loss, float* dlogits, cudaStream_t stream) {
   if (rows == 0) return;
-  launch_blocks<32>(LOCKSTEP_BLOCK_KERNEL(softmax_cross_entropy_kernel), blocks_for(rows), stream, logits,
-                    labels, rows, classes, smoothing, gradient_scale, row_loss, dlogits);
+  launch_blocks<32>([](auto threads) { return softmax_cross_entropy_kernel<threads(), T>; }, blocks_for(rows),
+                    stream, logits, labels, rows, classes, smoothing, gradient_scale, row_loss, dlogits);
 }
 
 // A thread takes a row; a block adds its count once.
-template <int kThreads>
-__global__ void count_correct_kernel(const float* __restrict__ logits, const int32_t* __restrict__ labels,
+template <int kThreads, typename T>
+__global__ void count_correct_kernel(const T* __restrict__ logits, const int32_t* __restrict__ labels,
                                      int64_t rows, int classes, int32_t* __restrict__ correct) {
   constexpr int64_t kRows = 256;
   const int64_t begin = blockIdx.x * kRows;
   const int64_t count = begin + kRows < rows ? kRows : rows - begin;
   int right = 0;
   for (int64_t i : block_stride<kThreads>(count)) {
-    const float* z = logits + (begin + i) * classes;
-    float best = z[0];
+    const T* z = logits + (begin + i) * classes;
+    float best = to_float(z[0]);
     int where = 0;
     for (int c = 1; c < classes; ++c) {
-      const float v = z[c];
+      const float v = to_float(z[c]);
       where = v > best ? c : where;
       best = v > best ? v : best;
     }
@@ -74,12 +74,21 @@ __global__ void count_correct_kernel(const float* __restrict__ logits, const int
   if (is_block_leader<kThreads>() && right > 0) atomicAdd(correct, right);
 }
 
-void count_correct(const float* logits, const int32_t* labels, int64_t rows, int classes, int32_t* correct,
+template <typename T>
+void count_correct(const T* logits, const int32_t* labels, int64_t rows, int classes, int32_t* correct,
                    cudaStream_t stream) {
   if (rows == 0) return;
-  launch_blocks<256>(LOCKSTEP_BLOCK_KERNEL(count_correct_kernel),
+  launch_blocks<256>([](auto threads) { return count_correct_kernel<threads(), T>; },
                      dim3(static_cast<unsigned>((rows + 255) / 256)), stream, logits, labels, rows, classes,
                      correct);
 }
+
+#define LOCKSTEP_INSTANTIATE(T)                                                                             \
+  template void softmax_cross_entropy(const T*, const int32_t*, int64_t, int, float, float, float*, float*, \
+                                      cudaStream_t);                                                        \
+  template void count_correct(const T*, const int32_t*, int64_t, int, int32_t*, cudaStream_t)
+LOCKSTEP_INSTANTIATE(float);
+LOCKSTEP_INSTANTIATE(__nv_bfloat16);
+#undef LOCKSTEP_INSTANTIATE
 
 }  // namespace lockstep::kernels

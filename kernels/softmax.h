@@ -14,12 +14,13 @@ namespace lockstep::kernels {
 // smoothing in [0, 1] is label smoothing as in Szegedy et al., Rethinking the Inception Architecture, 2016,
 // and in PyTorch. dlogits may be null when only the loss is wanted. Labels are validated on the host before
 // they get here.
-void softmax_cross_entropy(const float* logits, const int32_t* labels, int64_t rows, int classes,
-                           float smoothing, float gradient_scale, float* row_loss, float* dlogits,
-                           cudaStream_t stream);
+template <typename T>
+void softmax_cross_entropy(const T* logits, const int32_t* labels, int64_t rows, int classes, float smoothing,
+                           float gradient_scale, float* row_loss, float* dlogits, cudaStream_t stream);
 
 // *correct += number of rows whose largest logit (the first of equal ones) is at the label.
-void count_correct(const float* logits, const int32_t* labels, int64_t rows, int classes, int32_t* correct,
+template <typename T>
+void count_correct(const T* logits, const int32_t* labels, int64_t rows, int classes, int32_t* correct,
                    cudaStream_t stream);
 
 }  // namespace lockstep::kernels
