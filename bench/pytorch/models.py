@@ -1,6 +1,6 @@
-"""LeNet in PyTorch, in the three variants that Lockstep has, for comparison only: nothing of Lockstep needs PyTorch.
+"""LeNet and ResNet-18 in PyTorch, in the variants that Lockstep has, for comparison only: nothing of Lockstep needs PyTorch.
 
-Layer names (conv1, conv2, fc1, ...) are Lockstep's, so that parameters can be matched by name.
+Layer names (conv1, resnet_block1.0.bn2, fc1, ...) are Lockstep's, so that parameters can be matched by name.
 """
 
 import os
@@ -38,6 +38,50 @@ def lenet(variant):
         if i > 1:
             layers[f"act{i + 1}"] = activation()
         layers[f"fc{i}"] = nn.Linear(inputs, outputs)
+    return nn.Sequential(layers)
+
+
+class Residual(nn.Module):
+    """relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)); see nn/residual.h."""
+
+    def __init__(self, inputs, outputs, stride, variant):
+        super().__init__()
+        bias = variant == "chapter"
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=bias)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=bias)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.conv3 = self.bn3 = None
+        if inputs != outputs:
+            self.conv3 = nn.Conv2d(inputs, outputs, 1, stride=stride, bias=bias)
+            if variant == "torchvision":
+                self.bn3 = nn.BatchNorm2d(outputs)
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(nn.functional.relu(self.bn1(self.conv1(x)))))
+        x = x if self.conv3 is None else self.conv3(x)
+        x = x if self.bn3 is None else self.bn3(x)
+        return nn.functional.relu(y + x)
+
+
+def resnet18(num_classes=10, in_channels=1, stem="small", variant="chapter"):
+    """A Sequential from images [n, in_channels, height, width] to logits [n, num_classes]; see nn/models/resnet.h."""
+    if stem not in ("small", "imagenet") or variant not in ("chapter", "torchvision"):
+        raise ValueError(f"resnet18: stem '{stem}', variant '{variant}': no such combination")
+    size, stride, padding = (3, 1, 1) if stem == "small" else (7, 2, 3)
+    layers = OrderedDict()
+    layers["conv1"] = nn.Conv2d(in_channels, 64, size, stride, padding, bias=variant == "chapter")
+    layers["bn1"] = nn.BatchNorm2d(64)
+    layers["relu1"] = nn.ReLU()
+    if stem == "imagenet":
+        layers["pool1"] = nn.MaxPool2d(3, 2, 1)
+    for i, (inputs, outputs) in enumerate([(64, 64), (64, 128), (128, 256), (256, 512)], start=1):
+        layers[f"resnet_block{i}"] = nn.Sequential(
+            Residual(inputs, outputs, 1 if inputs == outputs else 2, variant), Residual(outputs, outputs, 1, variant)
+        )
+    layers["global_avg_pool"] = nn.AdaptiveAvgPool2d(1)
+    layers["flatten"] = nn.Flatten()
+    layers["fc"] = nn.Linear(512, num_classes)
     return nn.Sequential(layers)
 
 
