@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <optional>
 
-#include "apps/common/options.h"
-#include "apps/common/training.h"
+#include "apps/common/command_line.h"
 #include "core/autograd.h"
 #include "kernels/softmax.h"
 #include "nn/data/fashion_mnist.h"
@@ -19,21 +19,24 @@ int main(const char* program, const char* description, const Arguments& defaults
          const std::function<void(const Arguments&)>& train) {
   CLI::App app(description, program);
   Arguments arguments = defaults;
-  app.option_defaults()->always_capture_default();
+  apps::use_help_format(app);
   const CLI::Range count(1, 1'000'000);
   app.add_option("--devices", arguments.devices, "Replicas to train")->check(CLI::Range(1, kMaxDevices));
   app.add_option("--batch-size", arguments.batch_size, "Images a step, over all devices")->check(count);
   app.add_option("--lr", arguments.lr, "Learning rate")->check(CLI::PositiveNumber);
   app.add_option("--epochs", arguments.epochs, "Passes over the training images")->check(count);
-  app.add_option("--limit", arguments.limit, "Only the first N training images")
+  app.add_option("--limit", arguments.limit, "Only the first N training and N test images")
       ->check(count)
       ->default_str("all");
   app.add_option("--data-dir", arguments.data_dir, "Folder with the Fashion-MNIST files");
   if (const int exit_code = apps::parse(app, argc, argv); exit_code >= 0) return exit_code;
-  return apps::run(program, [&] {
+  try {
     train(arguments);
     return 0;
-  });
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", program, error.what());
+    return 1;
+  }
 }
 
 DataIterator::DataIterator(data::DeviceData data, int64_t rows, int64_t batch_size, bool shuffles)
@@ -52,12 +55,13 @@ std::pair<DataIterator, DataIterator> load_data_fashion_mnist(const Arguments& a
   if (arguments.batch_size > train.rows)
     throw Error(fmt::format("--batch-size is {}, but there are {} training images: use at most that",
                             arguments.batch_size, train.rows));
+  const int64_t test_rows = std::min(limit.value_or(test.rows), test.rows);
   const auto on_device = [&](const data::ImageData& part) {
     return data::DeviceData(part.images, part.labels, part.height, part.width, {.mean = 0, .stddev = 1},
                             device);
   };
   return {DataIterator(on_device(train), train.rows, arguments.batch_size, true),
-          DataIterator(on_device(test), test.rows, std::min(arguments.batch_size, test.rows), false)};
+          DataIterator(on_device(test), test_rows, std::min(arguments.batch_size, test_rows), false)};
 }
 
 void sgd(const std::vector<Tensor>& params, float lr, int64_t batch_size) {

@@ -19,7 +19,7 @@ struct Arguments {
   int64_t batch_size = 256;
   float lr = 0.1F;
   int64_t epochs = 10;
-  int64_t limit = 0;  // training images; 0: all
+  int64_t limit = 0;  // training images, and test images; 0: all
   std::string data_dir = {};
 };
 
