@@ -90,7 +90,13 @@ void Checkpointing::find() {
     throw Error(
         fmt::format("--resume: there is no checkpoint in {}: to start at the beginning, leave --resume out",
                     options_.checkpoint));
-  parallel::FoundCheckpoint found = parallel::newest_checkpoint(options_.checkpoint);
+  parallel::FoundCheckpoint found;
+  try {
+    found = parallel::newest_checkpoint(options_.checkpoint);
+  } catch (const Error& error) {
+    throw Error(fmt::format(
+        "--resume: {}: to start at the beginning, empty the folder and leave --resume out", error.what()));
+  }
   for (const std::string& line : found.refused) fmt::print(stderr, "{}: passed over\n", line);
   found_ = std::move(found.checkpoint);
   const Texts there = Json::parse(found_->run.at("options")).get<Texts>();
@@ -118,7 +124,7 @@ void Checkpointing::print_note(const Place& place) const {
   const auto changed = differences(Json::parse(found_->run.at("machine")).get<Texts>(), identity_.machine);
   if (!changed.empty())
     fmt::print(
-        "note: {}: from here on the weights differ by rounding from those of a run that did not stop\n",
+        "note: {}: from here on the weights differ, by rounding, from those of a run that did not stop\n",
         fmt::join(changed, ", "));
 }
 

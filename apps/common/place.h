@@ -22,12 +22,12 @@ struct EpochSums {
 };
 
 struct Place {
-  int64_t step = 0, images = 0;      // of the whole run
-  int64_t epoch = 0;                 // epochs that are over, evaluation included
-  int64_t position = 0;              // steps done in the one that goes on
-  double seconds = 0;                // spent in it so far
-  EpochSums sums;                    // seen in it so far
-  std::vector<EpochResult> results;  // of the epochs that are over
+  int64_t step = 0, images = 0;           // of the whole run
+  int64_t epoch = 0;                      // epochs that are over, evaluation included
+  int64_t position = 0;                   // steps done in the one that goes on
+  double seconds = 0;                     // spent in it so far
+  EpochSums sums = {};                    // seen in it so far
+  std::vector<EpochResult> results = {};  // of the epochs that are over
 };
 
 }  // namespace lockstep::apps
