@@ -13,9 +13,9 @@ int main(int argc, char** argv) {
           "all take the same step.",
       .examples =
           "Examples:\n"
-          "  ./lab train_resnet18 --devices 2 --epochs 1 --limit 2000  a quick look\n"
-          "  ./lab train_resnet18 --epochs 5                           most of it\n"
-          "  ./lab train_resnet18 --stem imagenet                      faster, less accurate",
+          "  ./lab train_resnet18 --devices 2 --epochs 1 --limit 2000 a quick look\n"
+          "  ./lab train_resnet18 --epochs 5                          most of it\n"
+          "  ./lab train_resnet18 --stem imagenet                     faster, less accurate",
   };
   apps::Options& options = program.options;
   options.epochs = 20;

@@ -114,6 +114,11 @@ class Sequential : public Module {
   // A layer named by its position.
   Sequential& add(std::shared_ptr<Module> layer);
   Sequential& add(const std::string& name, std::shared_ptr<Module> layer);
+  // A layer that is made here: add<Conv2d>("conv1", 1, 6, 5, device).
+  template <typename Layer, typename... Arguments>
+  Sequential& add(const std::string& name, Arguments&&... arguments) {
+    return add(name, std::make_shared<Layer>(std::forward<Arguments>(arguments)...));
+  }
   Tensor forward(const Tensor& x) override;
   std::string describe() const override;
 };

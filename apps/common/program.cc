@@ -18,8 +18,8 @@ int run(int argc, char** argv, Program program) {
   });
 }
 
-int run(int argc, char** argv, Program program, const Model& model) {
-  program.model = [&model](const CLI::App&, Options&) { return model; };
+int run(int argc, char** argv, Program program, const std::string& name, const parallel::MakeModule& make) {
+  program.model = [&](const CLI::App&, Options&) { return Model{{{"model", name}}, make}; };
   return run(argc, argv, std::move(program));
 }
 

@@ -10,10 +10,10 @@
 namespace lockstep::apps {
 
 struct Program {
-  std::string name;      // as users type it: "train_lenet"
-  std::string about;     // what --help opens with
-  std::string examples;  // and what it ends with
-  Options options = {};  // the defaults of this program
+  std::string name;           // as users type it: "train_lenet"
+  std::string about;          // what --help opens with
+  std::string examples = {};  // and what it ends with
+  Options options = {};       // the defaults of this program
   // Adds options of its own, where it has any.
   std::function<void(CLI::App&)> add_options = {};
   // The model to train; it may still change options that nobody typed.
@@ -23,7 +23,7 @@ struct Program {
 // Parses the command line and trains. What throws becomes one line on standard error and exit code 1.
 int run(int argc, char** argv, Program program);
 
-// The same for a model that has no options of its own.
-int run(int argc, char** argv, Program program, const Model& model);
+// The same for a model without options of its own, whose checkpoints call it `name`.
+int run(int argc, char** argv, Program program, const std::string& name, const parallel::MakeModule& make);
 
 }  // namespace lockstep::apps

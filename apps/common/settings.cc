@@ -1,7 +1,6 @@
 #include "apps/common/settings.h"
 
 #include <cmath>
-#include <sstream>
 
 #include "nn/adam.h"
 #include "nn/data/fashion_mnist.h"
@@ -82,9 +81,9 @@ kernels::Augmentation augmentation(const Options& options) {
   kernels::Augmentation result;
   if (options.augment == "none") return result;
   enum class Change { crop, flip, cutout };
-  std::istringstream words(options.augment);
-  for (std::string word; std::getline(words, word, '+');) {
-    switch (choose<Change>("--augment", word,
+  for (size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+    end = options.augment.find('+', begin);
+    switch (choose<Change>("--augment", options.augment.substr(begin, end - begin),
                            {{"crop", Change::crop}, {"flip", Change::flip}, {"cutout", Change::cutout}})) {
       case Change::crop:
         result.padding = options.crop_padding;

@@ -27,18 +27,18 @@ std::shared_ptr<Sequential> resnet18(int64_t num_classes, int64_t in_channels, c
   const Bias bias = variant == ResNetVariant::chapter ? Bias::learned : Bias::none;
   auto net = std::make_shared<Sequential>();
   if (stem == ResNetStem::small)
-    net->add("conv1", std::make_shared<Conv2d>(in_channels, 64, 3, device, Window{1, 1}, bias));
+    net->add<Conv2d>("conv1", in_channels, 64, 3, device, Window{1, 1}, bias);
   else
-    net->add("conv1", std::make_shared<Conv2d>(in_channels, 64, 7, device, Window{2, 3}, bias));
-  net->add("bn1", std::make_shared<BatchNorm2d>(64, device, Activation::relu));
-  if (stem == ResNetStem::imagenet) net->add("pool1", std::make_shared<MaxPool2d>(3, Window{2, 1}));
+    net->add<Conv2d>("conv1", in_channels, 64, 7, device, Window{2, 3}, bias);
+  net->add<BatchNorm2d>("bn1", 64, device, Activation::relu);
+  if (stem == ResNetStem::imagenet) net->add<MaxPool2d>("pool1", 3, Window{2, 1});
   net->add("resnet_block1", stage(64, 64, device, variant));
   net->add("resnet_block2", stage(64, 128, device, variant));
   net->add("resnet_block3", stage(128, 256, device, variant));
   net->add("resnet_block4", stage(256, 512, device, variant));
-  net->add("global_avg_pool", std::make_shared<AdaptiveAvgPool2d>(1, 1));
-  net->add("flatten", std::make_shared<Flatten>());
-  net->add("fc", std::make_shared<Linear>(512, num_classes, device));
+  net->add<AdaptiveAvgPool2d>("global_avg_pool", 1, 1);
+  net->add<Flatten>("flatten");
+  net->add<Linear>("fc", 512, num_classes, device);
   return net;
 }
 
