@@ -1,4 +1,4 @@
-// cuBLAS on the CPU: the handle, its settings and the matrix products of single precision. Names and values
+// cuBLAS on the CPU: the handle, its settings and the matrix products of float and bfloat16. Names and values
 // are those of NVIDIA's header, so a program compiled against either means the same. Matrices are
 // column-major; every product is enqueued on the handle's stream and computed by oneDNN.
 #pragma once
@@ -102,7 +102,8 @@ cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_
                                          int ldb, long long int strideB, const float* beta, float* C, int ldc,
                                          long long int strideC, int batchCount);
 
-// A and B both CUDA_R_32F or both CUDA_R_16BF, C CUDA_R_32F, computed in float32; else NOT_SUPPORTED.
+// A, B and C CUDA_R_32F, with any of the 32F compute types; or A and B CUDA_R_16BF and C CUDA_R_16BF or
+// CUDA_R_32F, with CUBLAS_COMPUTE_32F or its PEDANTIC form. Else NOT_SUPPORTED.
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m,
                             int n, int k, const void* alpha, const void* A, cudaDataType Atype, int lda,
                             const void* B, cudaDataType Btype, int ldb, const void* beta, void* C,

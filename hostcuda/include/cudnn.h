@@ -1,6 +1,7 @@
 // cuDNN 9 on the CPU: two-dimensional convolution, its gradients and their descriptors (the legacy API).
 // Names and values are those of NVIDIA's headers. Calls are enqueued on the handle's stream and computed by
-// oneDNN; what is not covered answers CUDNN_STATUS_NOT_SUPPORTED.
+// oneDNN or our own Winograd; tensors and filters are float or bfloat16, sums float. What is not covered
+// answers CUDNN_STATUS_NOT_SUPPORTED.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -39,7 +40,7 @@ typedef enum {
   CUDNN_TENSOR_NCHW_VECT_C = 2,
 } cudnnTensorFormat_t;
 
-// Every mode computes in full float32 here, as CUDNN_FMA_MATH does on a GPU.
+// Every mode computes float tensors in full float32 here, as CUDNN_FMA_MATH does on a GPU.
 typedef enum {
   CUDNN_DEFAULT_MATH = 0,
   CUDNN_TENSOR_OP_MATH = 1,

@@ -8,6 +8,7 @@
 #include "capture.h"
 #include "config.h"
 #include "memory.h"
+#include "onednn.h"
 
 namespace hostcuda {
 namespace {
@@ -18,8 +19,9 @@ bool exists(int device) {
 
 cudaDeviceProp properties_of(int device) {
   cudaDeviceProp properties = {};
-  std::snprintf(properties.name, sizeof properties.name, "hostcuda device %d (CPU, %d thread%s)", device,
-                config().threads, config().threads == 1 ? "" : "s");
+  std::snprintf(properties.name, sizeof properties.name, "hostcuda device %d (CPU, %d thread%s%s)", device,
+                config().threads, config().threads == 1 ? "" : "s",
+                onednn::has_fast_bfloat16() ? "" : ", bfloat16 computed in float32");
   properties.totalGlobalMem = config().memory;
   properties.sharedMemPerBlock = 48 << 10;
   properties.sharedMemPerBlockOptin = 48 << 10;
