@@ -10,7 +10,9 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <map>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "core/autograd.h"
@@ -28,7 +30,12 @@ using namespace lockstep;
 struct Options {
   int64_t batch_size = 64;
   int blocks = 5, steps = 3, warm_up = 3;
+  std::string precision = "fp32";
 };
+
+const std::map<std::string, kernels::Precision> kPrecisions = {{"fp32", kernels::Precision::fp32},
+                                                               {"tf32", kernels::Precision::tf32},
+                                                               {"bf16", kernels::Precision::bf16}};
 
 Tensor random_images(int64_t count, const Device& device) {
   std::mt19937 generator(1);
@@ -52,6 +59,7 @@ double peak_mib() {
 
 void measure(const Options& options) {
   const Device device = make_devices(1)[0];
+  device.use_precision(kPrecisions.at(options.precision));
   const auto net = nn::resnet18(10, 1, device);
   nn::initialise(*net, nn::Init::kaiming, 0);
   const std::vector<Tensor> parameters = net->parameters();
@@ -76,9 +84,10 @@ void measure(const Options& options) {
   std::sort(rates.begin(), rates.end());
   fmt::print(
       "{{\"program\": \"Lockstep, {}\", \"images_per_second\": {:.2f}, \"best_images_per_second\": {:.2f}, "
-      "\"peak_mib\": {:.1f}, \"device_peak_mib\": {:.1f}, \"batch_size\": {}}}\n",
+      "\"peak_mib\": {:.1f}, \"device_peak_mib\": {:.1f}, \"batch_size\": {}, \"precision\": \"{}\"}}\n",
       device_summary({device}), rates[rates.size() / 2], rates.back(), peak_mib(),
-      static_cast<double>(device.pool().statistics().peak) / (1 << 20), options.batch_size);
+      static_cast<double>(device.pool().statistics().peak) / (1 << 20), options.batch_size,
+      options.precision);
 }
 
 }  // namespace
@@ -98,6 +107,9 @@ int main(int argc, char** argv) {
   app.add_option("--warm-up", options.warm_up, "steps before the first block")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
+  app.add_option("--precision", options.precision, "fp32, tf32 or bf16")
+      ->capture_default_str()
+      ->check(CLI::IsMember(kPrecisions));
   CLI11_PARSE(app, argc, argv);
   try {
     measure(options);

@@ -93,10 +93,16 @@ constexpr Algorithms<cudnnConvolutionBwdFilterAlgo_t> kBackwardFilter = {
     CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED,
     {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0}};
 
-// Our own convolutions multiply floats always. They are the fastest where they are there, but for bfloat16 on
-// a processor with matrix units.
-bool beaten_by_tiles(const ConvolutionProblem& problem) {
-  return problem.arithmetic != Arithmetic::float32 && hostcuda::onednn::has_bfloat16_tiles();
+// Our own convolutions multiply floats always, and are the fastest where they are there, but for bfloat16 on
+// some processors: Winograd's saves more than is gained by anything but matrix units.
+bool has_winograd(const ConvolutionProblem& problem) {
+  const bool beaten = problem.arithmetic != Arithmetic::float32 && hostcuda::onednn::has_bfloat16_tiles();
+  return winograd::supports(problem) && !beaten;
+}
+
+bool has_implicit_gemm(const ConvolutionProblem& problem) {
+  const bool beaten = problem.arithmetic != Arithmetic::float32 && hostcuda::onednn::has_fast_bfloat16();
+  return implicit_gemm::supports(problem) && !beaten;
 }
 
 enum class Method { winograd, library, none };
@@ -117,7 +123,7 @@ struct Implementation {
 
 // Whichever is faster for the problem of our own product and oneDNN's.
 cudnnStatus_t find_library(const ConvolutionProblem& problem, Implementation* found) {
-  if (implicit_gemm::supports(problem) && !beaten_by_tiles(problem)) {
+  if (has_implicit_gemm(problem)) {
     *found = {implicit_gemm::workspace_bytes(problem),
               [problem](hostcuda::Device& device, float alpha, const hostcuda::ConvolutionData& data,
                         void* workspace, float beta) {
@@ -143,8 +149,7 @@ cudnnStatus_t find_library(const ConvolutionProblem& problem, Implementation* fo
 
 cudnnStatus_t find(Method method, const ConvolutionProblem& problem, Implementation* found) {
   if (method == Method::library) return find_library(problem, found);
-  if (method == Method::none || !winograd::supports(problem) || beaten_by_tiles(problem))
-    return CUDNN_STATUS_NOT_SUPPORTED;
+  if (method == Method::none || !has_winograd(problem)) return CUDNN_STATUS_NOT_SUPPORTED;
   *found = {
       winograd::workspace_bytes(problem),
       [problem](hostcuda::Device& device, float alpha, const hostcuda::ConvolutionData& data, void* workspace,

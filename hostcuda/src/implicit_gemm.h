@@ -1,7 +1,7 @@
 // Convolution as a matrix product whose left operand is gathered from the images block by block, just before
-// it is multiplied, and so never exists as a whole ("implicit GEMM"): any size and stride, for NHWC float32.
-// Sums have an order that the shape alone determines: neither the number of threads nor chance changes a bit
-// of the result.
+// it is multiplied, and so never exists as a whole ("implicit GEMM"): any size and stride, for NHWC float32
+// and bfloat16, which is widened where it is read and rounded where it is written. Sums have an order that
+// the shape alone determines: neither the number of threads nor chance changes a bit of the result.
 #pragma once
 
 #include <cuda_runtime_api.h>
