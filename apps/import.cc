@@ -79,6 +79,9 @@ int main(int argc, char** argv) {
   return apps::report_errors("import", [&] {
     apps::check_other_file(to, from);
     const data::Safetensors file = data::read_safetensors(from);
+    const auto format = file.metadata.find("format");
+    if (format != file.metadata.end() && format->second == parallel::kWeightsFormat)
+      throw Error(fmt::format("{} is Lockstep's own already: it needs no import", from));
     const apps::Model model = chosen_model(typed, file.metadata, from);
     const auto module = model.make(make_devices(1)[0]);
     nn::load_pytorch_state_dict(*module, apps::pytorch_names(model.description), file.tensors, from);

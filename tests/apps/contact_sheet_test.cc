@@ -16,10 +16,6 @@ namespace {
 
 constexpr int kImages = 7, kWidth = 6, kHeight = 8;
 
-bool is_red(const std::array<uint8_t, 3>& pixel) {
-  return pixel[0] > 150 && pixel[1] < 60 && pixel[2] < 60;
-}
-
 class Sheet : public testing::Test {
  protected:
   Sheet() {

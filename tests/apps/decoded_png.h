@@ -31,4 +31,8 @@ struct DecodedPng {
   std::vector<std::array<uint8_t, 3>> pixels;
 };
 
+inline bool is_red(const std::array<uint8_t, 3>& pixel) {
+  return pixel[0] > 150 && pixel[1] < 60 && pixel[2] < 60;
+}
+
 }  // namespace lockstep::apps
