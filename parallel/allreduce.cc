@@ -48,8 +48,12 @@ void Allreduce::operator()(const std::vector<Tensor>& data) {
   const std::lock_guard lock(mutex_);
   const Plan& plan = prepared_plan(data.front().size());
   if (plan.transfers.empty()) return;  // one rank, or no elements
-  std::vector<float*> buffers;
-  for (const Tensor& tensor : data) buffers.push_back(tensor.data<float>());
+  const DType dtype = data.front().dtype();
+  std::vector<std::byte*> buffers;
+  for (const Tensor& tensor : data)
+    buffers.push_back(for_float_type("allreduce", dtype, [&tensor](auto element) {
+      return reinterpret_cast<std::byte*>(tensor.data<decltype(element)>());
+    }));
 
   // Begin where the caller's work ends, with all slots free.
   for (Rank& rank : ranks_) {
@@ -62,7 +66,7 @@ void Allreduce::operator()(const std::vector<Tensor>& data) {
   // Round by round; the host only enqueues.
   for (auto first = plan.transfers.begin(); first != plan.transfers.end();) {
     auto t = first;
-    for (; t != plan.transfers.end() && t->round == first->round; ++t) enqueue(*t, buffers);
+    for (; t != plan.transfers.end() && t->round == first->round; ++t) enqueue(*t, buffers, dtype);
     for (; first != t; ++first) finish(*first);
   }
 
@@ -76,13 +80,14 @@ void Allreduce::operator()(const std::vector<Tensor>& data) {
 //   link's stream          ... copy -> [data_ready]          copy -> ...
 //                                           |                 ^
 //   destination's stream                    +-> add -> [slot_free]
-void Allreduce::enqueue(const Transfer& t, const std::vector<float*>& buffers) {
+void Allreduce::enqueue(const Transfer& t, const std::vector<std::byte*>& buffers, DType dtype) {
   Link& link = links_.at({t.source, t.destination});
   const Rank& source = ranks_[t.source];
   const Rank& destination = ranks_[t.destination];
-  const float* from = buffers[t.source] + t.slice.begin;
-  float* to = buffers[t.destination] + t.slice.begin;
-  const size_t bytes = t.slice.size() * sizeof(float);
+  const size_t begin = t.slice.begin * size_of(dtype);
+  const std::byte* from = buffers[t.source] + begin;
+  std::byte* to = buffers[t.destination] + begin;
+  const size_t bytes = t.slice.size() * size_of(dtype);
 
   source.finished.hold(link.stream.get());  // what the source received in earlier rounds is in the sum
   if (t.action == Action::add) {
@@ -92,7 +97,11 @@ void Allreduce::enqueue(const Transfer& t, const std::vector<float*>& buffers) {
 
     const DeviceGuard guard(destination.device);
     link.data_ready.hold(destination.stream.get());
-    kernels::add_into(to, link.slot(), t.slice.size(), destination.stream.get());
+    for_float_type("allreduce", dtype, [&](auto element) {
+      using T = decltype(element);
+      kernels::add_into(reinterpret_cast<T*>(to), static_cast<const T*>(link.slot()), t.slice.size(),
+                        destination.stream.get());
+    });
     link.slot_free.record(destination.stream.get());
   } else {
     destination.finished.hold(link.stream.get());  // nobody reads any more what is overwritten here
@@ -122,8 +131,9 @@ const Plan& Allreduce::prepared_plan(int64_t count) {
     const auto [found, created] = links_.try_emplace({t.source, t.destination}, source, destination);
     auto& slots = found->second.slots;
     const int64_t size = slots.empty() ? 0 : slots.back().size();
-    if (t.action == Action::add && t.slice.size() > size)
-      slots.push_back(Tensor::empty({std::max(t.slice.size(), 2 * size)}, destination));
+    const int64_t needed = t.slice.size() * static_cast<int64_t>(sizeof(float));  // the largest type
+    if (t.action == Action::add && needed > size)
+      slots.push_back(Tensor::empty({std::max(needed, 2 * size)}, destination, DType::uint8));
   }
   return plans_.emplace(count, std::move(plan)).first->second;
 }
@@ -136,9 +146,9 @@ void Allreduce::check_data(const std::vector<Tensor>& data) const {
     if (data[i].dtype() != data[0].dtype())
       throw Error(fmt::format("allreduce: data[{}] is {} but data[0] is {}", i, name_of(data[i].dtype()),
                               name_of(data[0].dtype())));
-    if (data[i].dtype() != DType::float32)
-      throw Error(
-          fmt::format("allreduce: data[{}] is {}: only float32 is summed", i, name_of(data[i].dtype())));
+    if (data[i].dtype() != DType::float32 && data[i].dtype() != DType::bfloat16)
+      throw Error(fmt::format("allreduce: data[{}] is {}: only float32 and bfloat16 are summed", i,
+                              name_of(data[i].dtype())));
     if (data[i].shape() != data[0].shape())
       throw Error(fmt::format("allreduce: data[{}] has shape {} but data[0] has {}", i,
                               lockstep::to_string(data[i].shape()), lockstep::to_string(data[0].shape())));

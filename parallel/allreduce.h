@@ -2,6 +2,7 @@
 // the ring is); this file carries plans out with peer copies and additions on streams.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,12 +15,13 @@
 
 namespace lockstep::parallel {
 
-// Writes the sum of all elements of `data` into every one of them (float32, one shape, each on a device of
-// its own; rank i is data[i]). It takes part in the order of the devices' compute streams like any other
-// operation: the caller enqueues before and after it and waits for nothing. For given ranks and count the
-// order of the sums is fixed: the same bits in every buffer, on every run, for every mapping of logical
-// devices to physical ones. Throws before anything is enqueued where the buffers do not fit together, naming
-// the one. The chapter's `allreduce` (Dive into Deep Learning, "Training on Multiple GPUs").
+// Writes the sum of all elements of `data` into every one of them (float32 or bfloat16, one shape, each on a
+// device of its own; rank i is data[i]). Each addition is done in float and rounded to the type. It takes
+// part in the order of the devices' compute streams like any other operation: the caller enqueues before and
+// after it and waits for nothing. For given ranks and count the order of the sums is fixed: the same bits in
+// every buffer, on every run, for every mapping of logical devices to physical ones. Throws before anything
+// is enqueued where the buffers do not fit together, naming the one. The chapter's `allreduce` (Dive into
+// Deep Learning, "Training on Multiple GPUs").
 void allreduce(const std::vector<Tensor>& data, Algorithm algorithm = ring);
 
 // What the function above keeps for a list of devices: streams, events, receive slots. May be captured in a
@@ -44,16 +46,16 @@ class Allreduce {
   // A directed pair of ranks.
   struct Link {
     Link(const Device& source, const Device& destination);
-    float* slot() const { return slots.back().data<float>(); }
+    void* slot() const { return slots.back().data<uint8_t>(); }
     Stream stream;              // the copies, on the source's device
     Event data_ready;           // on `stream`: a copy has arrived
     Event slot_free;            // on the destination's stream: the slot's content has been added
-    std::vector<Tensor> slots;  // the last is in use; a captured graph may still use those it outgrew
+    std::vector<Tensor> slots;  // bytes; the last is in use; a captured graph may still use those it outgrew
   };
 
   void check_data(const std::vector<Tensor>& data) const;
   const Plan& prepared_plan(int64_t count);
-  void enqueue(const Transfer& transfer, const std::vector<float*>& buffers);
+  void enqueue(const Transfer& transfer, const std::vector<std::byte*>& buffers, DType dtype);
   void finish(const Transfer& transfer);
 
   const Algorithm algorithm_;

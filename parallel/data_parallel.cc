@@ -153,7 +153,7 @@ DataParallel::DataParallel(const MakeModule& make, const std::vector<Device>& de
                            const DataParallelOptions& options)
     : replicas_(make_replicas(make, devices)),
       devices_(devices),
-      gradients_(parameters_of(replicas_), devices, options.algorithm),
+      gradients_(parameters_of(replicas_), devices, options.algorithm, options.reduce_in),
       rows_(devices.size(), 0) {
   broadcast();
   if (options.statistics == BatchStatistics::shard || replicas_.size() == 1) return;

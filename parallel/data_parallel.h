@@ -25,6 +25,7 @@ enum class BatchStatistics {
 struct DataParallelOptions {
   Algorithm algorithm = ring;
   BatchStatistics statistics = BatchStatistics::shard;
+  DType reduce_in = DType::float32;  // or bfloat16: what gradients are summed over the replicas in
 };
 
 // Like paddle.DataParallel and torch's nn.DataParallel, in one line:

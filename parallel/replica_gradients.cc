@@ -1,8 +1,11 @@
 #include "parallel/replica_gradients.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "kernels/check.h"
+#include "kernels/elementwise.h"
 #include "nn/optimizer.h"
 
 namespace lockstep::parallel {
@@ -16,13 +19,19 @@ void set_to_zero(const Tensor& tensor) {
 }  // namespace
 
 ReplicaGradients::ReplicaGradients(std::vector<std::vector<Tensor>> parameters,
-                                   const std::vector<Device>& devices, Algorithm algorithm)
+                                   const std::vector<Device>& devices, Algorithm algorithm, DType reduce_in)
     : parameters_(std::move(parameters)), allreduce_(devices, algorithm) {
   for (const std::vector<Tensor>& replica : parameters_) {
     if (!replica.empty()) arenas_.push_back(nn::gradient_arena(replica));
     ranges_.emplace_back();
     for (const Tensor& parameter : replica) ranges_.back().push_back(parameter.grad());
   }
+  if (reduce_in == DType::float32 || arenas_.size() < 2) return;
+  if (reduce_in != DType::bfloat16)
+    throw Error(
+        fmt::format("gradients cannot be reduced in {}: use float32 or bfloat16", name_of(reduce_in)));
+  for (const Tensor& arena : arenas_)
+    rounded_.push_back(Tensor::empty(arena.shape(), arena.device(), DType::bfloat16));
 }
 
 void ReplicaGradients::zero() {
@@ -46,7 +55,7 @@ void ReplicaGradients::prepare() {
 
 void ReplicaGradients::reduce() {
   if (reduced_) return;
-  if (!arenas_.empty()) allreduce_(arenas_);
+  allreduce();
   for (size_t p = 0; p < parameters_[0].size(); ++p) {
     const bool used = std::any_of(parameters_.begin(), parameters_.end(),
                                   [p](const auto& replica) { return replica[p].grad_written(); });
@@ -54,6 +63,22 @@ void ReplicaGradients::reduce() {
     for (const std::vector<Tensor>& replica : parameters_) replica[p].set_grad(Tensor());
   }
   reduced_ = true;
+}
+
+void ReplicaGradients::allreduce() {
+  if (arenas_.empty()) return;
+  if (rounded_.empty()) return allreduce_(arenas_);
+  for (size_t r = 0; r < arenas_.size(); ++r) {
+    const DeviceGuard guard(arenas_[r].device());
+    kernels::cast(arenas_[r].data<float>(), rounded_[r].data<__nv_bfloat16>(), arenas_[r].size(),
+                  arenas_[r].device().stream());
+  }
+  allreduce_(rounded_);
+  for (size_t r = 0; r < arenas_.size(); ++r) {
+    const DeviceGuard guard(arenas_[r].device());
+    kernels::cast(rounded_[r].data<__nv_bfloat16>(), arenas_[r].data<float>(), arenas_[r].size(),
+                  arenas_[r].device().stream());
+  }
 }
 
 }  // namespace lockstep::parallel

@@ -11,9 +11,10 @@ namespace lockstep::parallel {
 
 class ReplicaGradients {
  public:
-  // parameters[r] are those of replica r, on devices[r]; their gradients become ranges of arena r.
+  // parameters[r] are those of replica r, on devices[r]; their gradients become ranges of arena r. With
+  // `reduce_in` bfloat16, sums are of rounded gradients and are rounded, and half as many bytes travel.
   ReplicaGradients(std::vector<std::vector<Tensor>> parameters, const std::vector<Device>& devices,
-                   Algorithm algorithm);
+                   Algorithm algorithm, DType reduce_in = DType::float32);
 
   void zero();
   // Call before every backward: makes the arenas take what it adds.
@@ -28,9 +29,12 @@ class ReplicaGradients {
   const std::vector<Tensor>& arenas() const { return arenas_; }
 
  private:
+  void allreduce();
+
   std::vector<std::vector<Tensor>> parameters_;
   std::vector<std::vector<Tensor>> ranges_;  // by replica and parameter: its place in the arena
   std::vector<Tensor> arenas_;
+  std::vector<Tensor> rounded_;  // what travels instead of the arenas; empty where they do
   Allreduce allreduce_;
   bool reduced_ = true;
 };

@@ -32,7 +32,9 @@ MakeModule hand_out(const std::vector<std::shared_ptr<nn::Module>>& replicas,
 Trainer::Trainer(const std::vector<std::shared_ptr<nn::Module>>& replicas, const std::vector<Device>& devices,
                  const TrainerSettings& settings)
     : net_(hand_out(replicas, devices), devices,
-           {.algorithm = settings.algorithm, .statistics = settings.statistics}),
+           {.algorithm = settings.algorithm,
+            .statistics = settings.statistics,
+            .reduce_in = settings.reduce_in}),
       optimizers_(net_, settings.make_optimizer),
       label_smoothing_(settings.label_smoothing),
       max_gradient_norm_(settings.max_gradient_norm) {

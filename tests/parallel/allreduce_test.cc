@@ -285,6 +285,47 @@ std::string refusal(const std::vector<Tensor>& data, Algorithm algorithm = ring)
   return "";
 }
 
+TEST_P(AllreduceTest, RoundsEverySumToBfloat16) {
+  for (const int k : {2, 3, 8}) {
+    const std::vector<Device> devices = make_devices(k);
+    for (const int64_t count : {1, 7, 1000}) {
+      std::vector<Tensor> data;
+      std::vector<float> sum(static_cast<size_t>(count));
+      for (int rank = 0; rank < k; ++rank) {
+        std::vector<float> values(static_cast<size_t>(count));
+        for (int64_t i = 0; i < count; ++i) {
+          // Small integers, whose sums are exact; and in every fifth element one 256 and ones.
+          values[i] = i % 5 == 4 ? (rank == k - 1 ? 256.0F : 1.0F) : static_cast<float>((i + 3 * rank) % 9);
+          sum[i] += values[i];
+        }
+        const Tensor wide = Tensor::from_host(values, {count}, devices[rank]);
+        const DeviceGuard guard(devices[rank]);
+        data.push_back(Tensor::empty({count}, devices[rank], DType::bfloat16));
+        kernels::cast(wide.data<float>(), data.back().data<__nv_bfloat16>(), count, devices[rank].stream());
+      }
+      Allreduce reduce(devices, algorithm_named(GetParam()));
+      reduce(data);
+      std::vector<std::vector<float>> results;
+      for (int rank = 0; rank < k; ++rank) {
+        const Tensor wide = Tensor::empty({count}, devices[rank]);
+        const DeviceGuard guard(devices[rank]);
+        kernels::cast(data[rank].data<__nv_bfloat16>(), wide.data<float>(), count, devices[rank].stream());
+        results.push_back(wide.to_host<float>());
+      }
+      for (int rank = 0; rank < k; ++rank) {
+        EXPECT_EQ(results[rank], results[0]) << "rank " << rank << " of " << k;
+        for (int64_t i = 0; i < count; ++i) {
+          // 256 + 1 lies halfway between two bfloat16 and becomes 256; 256 + 2 is one.
+          const bool rounds = i % 5 == 4;
+          const float want = rounds && k == 2 ? 256.0F : sum[i];
+          EXPECT_NEAR(results[rank][i], want, rounds && k > 2 ? k - 1 : 0)
+              << "element " << i << " of rank " << rank << " of " << k;
+        }
+      }
+    }
+  }
+}
+
 TEST(Allreduce, RefusesBuffersThatDoNotFitTogetherAndLeavesThemAlone) {
   const std::vector<Device> devices = make_devices(3);
   const Tensor a = Tensor::from_host<float>({1, 2, 3, 4}, {2, 2}, devices[0]);
@@ -295,7 +336,7 @@ TEST(Allreduce, RefusesBuffersThatDoNotFitTogetherAndLeavesThemAlone) {
             "allreduce: data[1] is int32 but data[0] is float32");
   EXPECT_EQ(
       refusal({Tensor::zeros({2}, devices[0], DType::int32), Tensor::zeros({2}, devices[1], DType::int32)}),
-      "allreduce: data[0] is int32: only float32 is summed");
+      "allreduce: data[0] is int32: only float32 and bfloat16 are summed");
   EXPECT_EQ(refusal({a, Tensor()}), "allreduce: data[1] is undefined");
   EXPECT_EQ(refusal({a, b, Tensor::zeros({2, 2}, devices[1])}),
             "allreduce: ranks 1 and 2 are both on device 1: each needs one of its own");

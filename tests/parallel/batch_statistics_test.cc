@@ -92,7 +92,9 @@ TEST(BatchStatisticsOfTheBatch, EvaluateAndLeaveNoHistoryUnderNoGrad) {
   const Batch batch = random_batch(kRows, net.devices()[0]);
   {
     const NoGrad no_grad;
-    EXPECT_FALSE(net(batch.x).requires_grad());
+    std::vector<Tensor> shards;
+    for (const Device& device : net.devices()) shards.push_back(random_batch(2, device).x);
+    for (const Tensor& output : net.forward(shards)) EXPECT_FALSE(output.requires_grad());
   }
   net.eval();
   const Lists before = buffers_of(net.module());

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <thread>
 
@@ -130,6 +131,26 @@ TEST(DataParallel, AccumulatesSeveralBatchesAsOne) {
     accumulate(net, batch, 9, kRows);
   });
   EXPECT_LE(difference(mixed, one.gradients), kRounding);
+}
+
+TEST(DataParallel, ReducesInBfloat16WhereAskedTo) {
+  const std::vector<Device> devices = make_devices(4);
+  const Batch batch = random_batch(kRows, devices[0]);
+  const OneDevice one = on_one_device(batch);
+  DataParallel net(plain_net, devices, {.reduce_in = DType::bfloat16});
+  accumulate(net, batch, 0, kRows);
+  const Lists sums = gradients_of(net.module());
+  for (const auto& replica : net.replicas()) EXPECT_EQ(gradients_of(*replica), sums);
+  // Four values and their sums are rounded to 8 digits, each by a part of 2^-9 of something no larger than
+  // the sum of their sizes, which is at most a few times the largest gradient.
+  EXPECT_LE(difference(sums, one.gradients), 4 * 7 / 512.0);
+  for (const std::vector<float>& list : sums)
+    for (const float value : list) EXPECT_EQ(std::bit_cast<uint32_t>(value) & 0xFFFFU, 0U) << value;
+}
+
+TEST(DataParallel, RefusesToReduceInAnotherType) {
+  EXPECT_EQ(error_of([] { DataParallel net(plain_net, make_devices(2), {.reduce_in = DType::int32}); }),
+            "gradients cannot be reduced in int32: use float32 or bfloat16");
 }
 
 TEST(ReplicaOptimizers, RefuseToStepOnGradientsThatAreNotSummed) {
