@@ -1,6 +1,7 @@
 // Two-dimensional convolution (cross-correlation, as everywhere in deep learning), NHWC.
 // x: [batch, height, width, in_channels]; w: [out_channels, kernel_height, kernel_width, in_channels];
-// y: [batch, out_height, out_width, out_channels].
+// y: [batch, out_height, out_width, out_channels]. T is float or __nv_bfloat16; sums are float32, and so are
+// the bias and the gradient of the weights.
 #pragma once
 
 #include <cstddef>
@@ -29,18 +30,22 @@ enum class ConvPass { forward, backward_data, backward_filter };
 
 // Bytes of scratch memory that the pass needs; the caller hands them in. Depends on context and shape alone.
 // batch = 0 is allowed in every function here: nothing to do, and a filter gradient of zeros.
+template <typename T = float>
 size_t conv2d_workspace_bytes(const MathContext& context, const Conv2dShape& shape, ConvPass pass);
 
 // y = conv(x, w) + bias; bias: [out_channels] or null.
-void conv2d_forward(const MathContext& context, const Conv2dShape& shape, const float* x, const float* w,
-                    const float* bias, float* y, void* workspace);
+template <typename T>
+void conv2d_forward(const MathContext& context, const Conv2dShape& shape, const T* x, const T* w,
+                    const float* bias, T* y, void* workspace);
 
 // dx = gradient of the input, written whole.
-void conv2d_backward_data(const MathContext& context, const Conv2dShape& shape, const float* dy,
-                          const float* w, float* dx, void* workspace);
+template <typename T>
+void conv2d_backward_data(const MathContext& context, const Conv2dShape& shape, const T* dy, const T* w,
+                          T* dx, void* workspace);
 
 // dw = gradient of the weights, written whole, summed in an order that depends on the shape alone.
-void conv2d_backward_filter(const MathContext& context, const Conv2dShape& shape, const float* x,
-                            const float* dy, float* dw, void* workspace);
+template <typename T>
+void conv2d_backward_filter(const MathContext& context, const Conv2dShape& shape, const T* x, const T* dy,
+                            float* dw, void* workspace);
 
 }  // namespace lockstep::kernels

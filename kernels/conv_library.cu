@@ -1,14 +1,18 @@
-// Convolution by cuDNN (legacy API): NHWC, float32 with FMA, and only algorithms that cuDNN reports to be
-// deterministic. What cuDNN answers for a shape is asked once a device and kept, with the descriptors.
+// Convolution by cuDNN (legacy API): NHWC, float32 with FMA or TF32, or bfloat16 with sums in float32, and
+// only algorithms that cuDNN reports to be deterministic. What cuDNN answers for a shape is asked once a
+// device and kept, with the descriptors.
 #include <array>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <tuple>
+#include <type_traits>
 
 #include "kernels/bias.h"
 #include "kernels/check.h"
 #include "kernels/conv_paths.h"
+#include "kernels/elementwise.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -16,21 +20,20 @@ namespace {
 // cuDNN's description of a convolution: both activations, the weights, the operation.
 class Descriptors {
  public:
-  explicit Descriptors(const Conv2dShape& s) {
+  Descriptors(const Conv2dShape& s, cudnnDataType_t type, cudnnMathType_t math) {
     LOCKSTEP_CUDNN(cudnnCreateTensorDescriptor(&input));
     LOCKSTEP_CUDNN(cudnnCreateTensorDescriptor(&output));
     LOCKSTEP_CUDNN(cudnnCreateFilterDescriptor(&filter));
     LOCKSTEP_CUDNN(cudnnCreateConvolutionDescriptor(&convolution));
-    LOCKSTEP_CUDNN(cudnnSetTensor4dDescriptor(input, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT,
-                                              static_cast<int>(s.batch), s.in_channels, s.height, s.width));
-    LOCKSTEP_CUDNN(cudnnSetTensor4dDescriptor(output, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT,
-                                              static_cast<int>(s.batch), s.out_channels, s.out_height(),
-                                              s.out_width()));
-    LOCKSTEP_CUDNN(cudnnSetFilter4dDescriptor(filter, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, s.out_channels,
-                                              s.in_channels, s.kernel_height, s.kernel_width));
+    LOCKSTEP_CUDNN(cudnnSetTensor4dDescriptor(input, CUDNN_TENSOR_NHWC, type, static_cast<int>(s.batch),
+                                              s.in_channels, s.height, s.width));
+    LOCKSTEP_CUDNN(cudnnSetTensor4dDescriptor(output, CUDNN_TENSOR_NHWC, type, static_cast<int>(s.batch),
+                                              s.out_channels, s.out_height(), s.out_width()));
+    LOCKSTEP_CUDNN(cudnnSetFilter4dDescriptor(filter, type, CUDNN_TENSOR_NHWC, s.out_channels, s.in_channels,
+                                              s.kernel_height, s.kernel_width));
     LOCKSTEP_CUDNN(cudnnSetConvolution2dDescriptor(convolution, s.padding, s.padding, s.stride, s.stride, 1,
                                                    1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    LOCKSTEP_CUDNN(cudnnSetConvolutionMathType(convolution, CUDNN_FMA_MATH));
+    LOCKSTEP_CUDNN(cudnnSetConvolutionMathType(convolution, math));
   }
   Descriptors(const Descriptors&) = delete;
   Descriptors& operator=(const Descriptors&) = delete;
@@ -79,7 +82,8 @@ auto choose(Query query, Workspace workspace) {
 
 // What is known of a shape on a device: all three passes are asked for together.
 struct Plan {
-  Plan(cudnnHandle_t handle, const Conv2dShape& shape) : descriptors(shape) {
+  Plan(cudnnHandle_t handle, const Conv2dShape& shape, cudnnDataType_t type, cudnnMathType_t math)
+      : descriptors(shape, type, math) {
     const Descriptors& d = descriptors;
     forward = choose<cudnnConvolutionFwdAlgoPerf_t>(
         [&](int* count, cudnnConvolutionFwdAlgoPerf_t* answers) {
@@ -116,29 +120,47 @@ struct Plan {
   Choice<cudnnConvolutionBwdFilterAlgo_t> backward_filter;
 };
 
+template <typename T>
+constexpr bool kIsFloat = std::is_same_v<T, float>;
+
+template <typename T>
 const Plan& plan(const MathContext& context, const Conv2dShape& s) {
-  using Key = std::tuple<int, int64_t, std::array<int, 8>>;
+  using Key = std::tuple<int, cudnnDataType_t, cudnnMathType_t, int64_t, std::array<int, 8>>;
   static std::mutex mutex;
   static std::map<Key, std::unique_ptr<Plan>> plans;  // a model has few shapes, and they recur every step
   int device = 0;
   LOCKSTEP_CUDA(cudaGetDevice(&device));
+  const cudnnDataType_t type = kIsFloat<T> ? CUDNN_DATA_FLOAT : CUDNN_DATA_BFLOAT16;
+  const bool tensor_cores = !kIsFloat<T> || context.precision == Precision::tf32;
+  const cudnnMathType_t math = tensor_cores ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH;
   const Key key{device,
+                type,
+                math,
                 s.batch,
                 {s.height, s.width, s.in_channels, s.out_channels, s.kernel_height, s.kernel_width, s.stride,
                  s.padding}};
   const std::lock_guard<std::mutex> lock(mutex);
   std::unique_ptr<Plan>& known = plans[key];
-  if (!known) known = std::make_unique<Plan>(context.cudnn, s);
+  if (!known) known = std::make_unique<Plan>(context.cudnn, s, type, math);
   return *known;
 }
 
 constexpr float kOne = 1.0f;
 constexpr float kZero = 0.0f;
 
+// cuDNN writes the gradient of bfloat16 weights as bfloat16: to the front of the workspace, of which it gets
+// the rest.
+template <typename T>
+size_t filter_offset(const Conv2dShape& shape) {
+  if (kIsFloat<T>) return 0;
+  return (static_cast<size_t>(shape.weight_size()) * sizeof(T) + 255) / 256 * 256;
+}
+
 }  // namespace
 
+template <typename T>
 bool conv2d_library_supports(const MathContext& context, const Conv2dShape& shape, ConvPass pass) {
-  const Plan& p = plan(context, shape);
+  const Plan& p = plan<T>(context, shape);
   switch (pass) {
     case ConvPass::forward:
       return p.forward.supported;
@@ -149,21 +171,23 @@ bool conv2d_library_supports(const MathContext& context, const Conv2dShape& shap
   }
 }
 
+template <typename T>
 size_t conv2d_library_workspace_bytes(const MathContext& context, const Conv2dShape& shape, ConvPass pass) {
-  const Plan& p = plan(context, shape);
+  const Plan& p = plan<T>(context, shape);
   switch (pass) {
     case ConvPass::forward:
       return p.forward.workspace_bytes;
     case ConvPass::backward_data:
       return p.backward_data.workspace_bytes;
     default:
-      return p.backward_filter.workspace_bytes;
+      return filter_offset<T>(shape) + p.backward_filter.workspace_bytes;
   }
 }
 
-void conv2d_library_forward(const MathContext& context, const Conv2dShape& shape, const float* x,
-                            const float* w, const float* bias, float* y, void* workspace) {
-  const Plan& p = plan(context, shape);
+template <typename T>
+void conv2d_library_forward(const MathContext& context, const Conv2dShape& shape, const T* x, const T* w,
+                            const float* bias, T* y, void* workspace) {
+  const Plan& p = plan<T>(context, shape);
   const Descriptors& d = p.descriptors;
   LOCKSTEP_CUDNN(cudnnConvolutionForward(context.cudnn, &kOne, d.input, x, d.filter, w, d.convolution,
                                          p.forward.algorithm, workspace, p.forward.workspace_bytes, &kZero,
@@ -173,22 +197,40 @@ void conv2d_library_forward(const MathContext& context, const Conv2dShape& shape
              context.stream);
 }
 
-void conv2d_library_backward_data(const MathContext& context, const Conv2dShape& shape, const float* dy,
-                                  const float* w, float* dx, void* workspace) {
-  const Plan& p = plan(context, shape);
+template <typename T>
+void conv2d_library_backward_data(const MathContext& context, const Conv2dShape& shape, const T* dy,
+                                  const T* w, T* dx, void* workspace) {
+  const Plan& p = plan<T>(context, shape);
   const Descriptors& d = p.descriptors;
   LOCKSTEP_CUDNN(cudnnConvolutionBackwardData(context.cudnn, &kOne, d.filter, w, d.output, dy, d.convolution,
                                               p.backward_data.algorithm, workspace,
                                               p.backward_data.workspace_bytes, &kZero, d.input, dx));
 }
 
-void conv2d_library_backward_filter(const MathContext& context, const Conv2dShape& shape, const float* x,
-                                    const float* dy, float* dw, void* workspace) {
-  const Plan& p = plan(context, shape);
+template <typename T>
+void conv2d_library_backward_filter(const MathContext& context, const Conv2dShape& shape, const T* x,
+                                    const T* dy, float* dw, void* workspace) {
+  const Plan& p = plan<T>(context, shape);
   const Descriptors& d = p.descriptors;
-  LOCKSTEP_CUDNN(cudnnConvolutionBackwardFilter(context.cudnn, &kOne, d.input, x, d.output, dy, d.convolution,
-                                                p.backward_filter.algorithm, workspace,
-                                                p.backward_filter.workspace_bytes, &kZero, d.filter, dw));
+  T* const gradient = kIsFloat<T> ? reinterpret_cast<T*>(dw) : static_cast<T*>(workspace);
+  LOCKSTEP_CUDNN(cudnnConvolutionBackwardFilter(
+      context.cudnn, &kOne, d.input, x, d.output, dy, d.convolution, p.backward_filter.algorithm,
+      static_cast<std::byte*>(workspace) + filter_offset<T>(shape), p.backward_filter.workspace_bytes, &kZero,
+      d.filter, gradient));
+  if constexpr (!kIsFloat<T>) cast(gradient, dw, shape.weight_size(), context.stream);
 }
+
+#define LOCKSTEP_INSTANTIATE(T)                                                                              \
+  template bool conv2d_library_supports<T>(const MathContext&, const Conv2dShape&, ConvPass);                \
+  template size_t conv2d_library_workspace_bytes<T>(const MathContext&, const Conv2dShape&, ConvPass);       \
+  template void conv2d_library_forward(const MathContext&, const Conv2dShape&, const T*, const T*,           \
+                                       const float*, T*, void*);                                             \
+  template void conv2d_library_backward_data(const MathContext&, const Conv2dShape&, const T*, const T*, T*, \
+                                             void*);                                                         \
+  template void conv2d_library_backward_filter(const MathContext&, const Conv2dShape&, const T*, const T*,   \
+                                               float*, void*)
+LOCKSTEP_INSTANTIATE(float);
+LOCKSTEP_INSTANTIATE(__nv_bfloat16);
+#undef LOCKSTEP_INSTANTIATE
 
 }  // namespace lockstep::kernels

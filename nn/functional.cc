@@ -2,11 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
-
 #include "core/autograd.h"
 #include "kernels/adaptive_pool.h"
-#include "kernels/batch_norm.h"
 #include "kernels/bias.h"
 #include "kernels/check.h"
 #include "kernels/conv.h"
@@ -16,15 +13,10 @@
 #include "kernels/random.h"
 #include "kernels/reduce.h"
 #include "kernels/softmax.h"
+#include "nn/operation.h"
 
 namespace lockstep::nn {
 namespace {
-
-void check_rank(const char* operation, const Tensor& x, size_t rank) {
-  if (x.shape().size() != rank)
-    throw Error(
-        fmt::format("{}: expected {} dimensions, found shape {}", operation, rank, to_string(x.shape())));
-}
 
 void check_bias(const char* operation, const Tensor& bias, int64_t channels) {
   if (bias.shape() != Shape{channels})
@@ -32,21 +24,12 @@ void check_bias(const char* operation, const Tensor& bias, int64_t channels) {
         fmt::format("{}: a bias of shape {} for {} channels", operation, to_string(bias.shape()), channels));
 }
 
-void check_device(const char* operation, const Tensor& x, const Tensor& other, const char* name) {
-  if (x.device() != other.device())
-    throw Error(fmt::format("{}: the input is on device {}, the {} on device {}", operation,
-                            x.device().index(), name, other.device().index()));
-}
-
-// Scratch memory for one call: back in the pool, and so in stream order, as soon as the call is enqueued.
-Tensor workspace(const Device& device, size_t bytes) {
-  return Tensor::empty({static_cast<int64_t>(bytes)}, device, DType::uint8);
-}
-
 Tensor bias_gradient(const Tensor& gradient, int64_t channels) {
-  Tensor db = Tensor::empty({channels}, gradient.device());
-  kernels::bias_gradient(gradient.data<float>(), db.data<float>(), gradient.size() / channels,
-                         static_cast<int>(channels), gradient.device().stream());
+  const Tensor db = Tensor::empty({channels}, gradient.device());
+  for_float_type("bias_gradient", gradient.dtype(), [&]<typename T>(T) {
+    kernels::bias_gradient(gradient.data<T>(), db.data<float>(), gradient.size() / channels,
+                           static_cast<int>(channels), gradient.device().stream());
+  });
   return db;
 }
 
@@ -74,72 +57,114 @@ Shape pooled(const kernels::Pool2dShape& shape) {
   return {shape.batch, shape.out_height(), shape.out_width(), shape.channels};
 }
 
-// Both activations remember their output: its values are enough to go back.
-using Forward = void (*)(const float* x, float* y, int64_t n, cudaStream_t stream);
-using Backward = void (*)(const float* y, const float* dy, float* dx, int64_t n, cudaStream_t stream);
+// A new tensor with the values of x in another floating-point type, without a history; x itself where it has
+// that type.
+Tensor converted(const Tensor& x, DType to) {
+  if (x.dtype() == to) return x;
+  const DeviceGuard guard(x.device());
+  const Tensor y = Tensor::empty(x.shape(), x.device(), to);
+  if (to == DType::bfloat16)
+    kernels::cast(x.data<float>(), y.data<__nv_bfloat16>(), x.size(), x.device().stream());
+  else
+    kernels::cast(x.data<__nv_bfloat16>(), y.data<float>(), x.size(), x.device().stream());
+  return y;
+}
 
+// What matrix products and convolutions read on a device.
+DType operand_type(const Device& device) {
+  return device.math().precision == kernels::Precision::bf16 ? DType::bfloat16 : DType::float32;
+}
+
+// Both activations remember their output: its values are enough to go back.
+template <typename Forward, typename Backward>
 Tensor activation(const char* name, Forward forward, Backward backward, const Tensor& x) {
   const DeviceGuard guard(x.device());
-  const Tensor y = Tensor::empty(x.shape(), x.device());
-  forward(x.data<float>(), y.data<float>(), x.size(), x.device().stream());
-  return record(name, y, {x}, [y, backward](const Tensor& dy) {
+  const Tensor y = Tensor::empty(x.shape(), x.device(), x.dtype());
+  for_float_type(name, x.dtype(),
+                 [&]<typename T>(T) { forward(x.data<T>(), y.data<T>(), x.size(), x.device().stream()); });
+  return record(name, y, {x}, [name, y, backward](const Tensor& dy) {
     const DeviceGuard here(y.device());
-    const Tensor dx = Tensor::empty(y.shape(), y.device());
-    backward(y.data<float>(), dy.data<float>(), dx.data<float>(), y.size(), y.device().stream());
+    const Tensor dx = Tensor::empty(y.shape(), y.device(), y.dtype());
+    for_float_type(name, y.dtype(), [&]<typename T>(T) {
+      backward(y.data<T>(), dy.data<T>(), dx.data<T>(), y.size(), y.device().stream());
+    });
     return std::vector<Tensor>{dx};
   });
 }
 
 }  // namespace
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  check_rank("linear", x, 2);
+Tensor cast(const Tensor& x, DType to) {
+  if (x.dtype() == to) return x;
+  return record("cast", converted(x, to), {x},
+                [from = x.dtype()](const Tensor& dy) { return std::vector<Tensor>{converted(dy, from)}; });
+}
+
+namespace {
+
+// a b^T, a b or a^T b of matrices of one type, summed in float32.
+Tensor product(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b) {
+  const int64_t m = a.dim(transpose_a ? 1 : 0), k = a.dim(transpose_a ? 0 : 1),
+                n = b.dim(transpose_b ? 0 : 1);
+  const Tensor c = Tensor::empty({m, n}, a.device());
+  for_float_type("linear", a.dtype(), [&]<typename T>(T) {
+    kernels::matmul(a.device().math(), transpose_a, transpose_b, m, n, k, a.data<T>(), b.data<T>(), 0.0f,
+                    c.data<float>());
+  });
+  return c;
+}
+
+}  // namespace
+
+Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  check_rank("linear", input, 2);
   check_rank("linear", weight, 2);
-  const int64_t rows = x.dim(0), in = x.dim(1), out = weight.dim(0);
-  if (weight.dim(1) != in)
-    throw Error(fmt::format("linear: input {} does not fit weight {}", to_string(x.shape()),
+  const int64_t rows = input.dim(0), out = weight.dim(0);
+  if (weight.dim(1) != input.dim(1))
+    throw Error(fmt::format("linear: input {} does not fit weight {}", to_string(input.shape()),
                             to_string(weight.shape())));
   check_bias("linear", bias, out);
-  check_device("linear", x, weight, "weight");
+  check_device("linear", input, weight, "weight");
 
-  const Device device = x.device();
+  const Device device = input.device();
   const DeviceGuard guard(device);
-  const Tensor y = Tensor::empty({rows, out}, device);
-  kernels::matmul(device.math(), false, true, rows, out, in, x.data<float>(), weight.data<float>(), 0.0f,
-                  y.data<float>());
-  kernels::bias_add(y.data<float>(), bias.data<float>(), rows, static_cast<int>(out), device.stream());
+  const DType type = operand_type(device);
+  const Tensor x = cast(input, type);
+  const Tensor w = converted(weight.detach(), type);
+  const Tensor sums = product(x, false, w, true);
+  kernels::bias_add(sums.data<float>(), bias.data<float>(), rows, static_cast<int>(out), device.stream());
 
-  return record("linear", y, {x, weight, bias},
-                [x = x.detach(), weight = weight.detach(), want_dx = x.requires_grad()](const Tensor& dy) {
-                  const Device on = x.device();
-                  const DeviceGuard here(on);
-                  const int64_t n = x.dim(0), inputs = x.dim(1), outputs = weight.dim(0);
-                  Tensor dx;
-                  if (want_dx) {
-                    dx = Tensor::empty(x.shape(), on);
-                    kernels::matmul(on.math(), false, false, n, inputs, outputs, dy.data<float>(),
-                                    weight.data<float>(), 0.0f, dx.data<float>());
-                  }
-                  const Tensor dw = Tensor::empty(weight.shape(), on);
-                  kernels::matmul(on.math(), true, false, outputs, inputs, n, dy.data<float>(),
-                                  x.data<float>(), 0.0f, dw.data<float>());
-                  return std::vector<Tensor>{dx, dw, bias_gradient(dy, outputs)};
+  return record("linear", converted(sums, type), {x, weight, bias},
+                [x = x.detach(), w, want_dx = x.requires_grad()](const Tensor& dy) {
+                  const DeviceGuard here(x.device());
+                  const Tensor dx = want_dx ? converted(product(dy, false, w, false), x.dtype()) : Tensor();
+                  return std::vector<Tensor>{dx, product(dy, true, x, false), bias_gradient(dy, w.dim(0))};
                 });
 }
 
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, int stride, int padding) {
-  check_rank("conv2d", x, 4);
+namespace {
+
+template <typename T>
+Tensor conv2d_workspace(const Device& device, const kernels::Conv2dShape& shape, kernels::ConvPass pass) {
+  return workspace(device, kernels::conv2d_workspace_bytes<T>(device.math(), shape, pass));
+}
+
+}  // namespace
+
+Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, int stride, int padding) {
+  check_rank("conv2d", input, 4);
   check_rank("conv2d", weight, 4);
   if (stride < 1 || padding < 0)
     throw Error(fmt::format("conv2d: stride {} and padding {}: use a positive stride and no negative padding",
                             stride, padding));
-  if (weight.dim(3) != x.dim(3))
-    throw Error(fmt::format("conv2d: input {} has {} channels, weight {} expects {}", to_string(x.shape()),
-                            x.dim(3), to_string(weight.shape()), weight.dim(3)));
-  const kernels::Conv2dShape shape{x.dim(0),
-                                   static_cast<int>(x.dim(1)),
-                                   static_cast<int>(x.dim(2)),
-                                   static_cast<int>(x.dim(3)),
+  if (weight.dim(3) != input.dim(3))
+    throw Error(fmt::format("conv2d: input {} has {} channels, weight {} expects {}",
+                            to_string(input.shape()), input.dim(3), to_string(weight.shape()),
+                            weight.dim(3)));
+  const kernels::Conv2dShape shape{input.dim(0),
+                                   static_cast<int>(input.dim(1)),
+                                   static_cast<int>(input.dim(2)),
+                                   static_cast<int>(input.dim(3)),
                                    static_cast<int>(weight.dim(0)),
                                    static_cast<int>(weight.dim(1)),
                                    static_cast<int>(weight.dim(2)),
@@ -147,39 +172,42 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, int str
                                    padding};
   if (shape.height + 2 * padding < shape.kernel_height || shape.width + 2 * padding < shape.kernel_width)
     throw Error(fmt::format("conv2d: weight {} does not fit into {} with padding {}",
-                            to_string(weight.shape()), to_string(x.shape()), padding));
+                            to_string(weight.shape()), to_string(input.shape()), padding));
   if (bias.defined()) check_bias("conv2d", bias, shape.out_channels);
-  check_device("conv2d", x, weight, "weight");
+  check_device("conv2d", input, weight, "weight");
 
-  const Device device = x.device();
+  const Device device = input.device();
   const DeviceGuard guard(device);
+  const DType type = operand_type(device);
+  const Tensor x = cast(input, type);
+  const Tensor w = converted(weight.detach(), type);
   const Tensor y =
-      Tensor::empty({shape.batch, shape.out_height(), shape.out_width(), shape.out_channels}, device);
-  const Tensor scratch =
-      workspace(device, conv2d_workspace_bytes(device.math(), shape, kernels::ConvPass::forward));
-  kernels::conv2d_forward(device.math(), shape, x.data<float>(), weight.data<float>(),
-                          bias.defined() ? bias.data<float>() : nullptr, y.data<float>(),
-                          scratch.data<uint8_t>());
+      Tensor::empty({shape.batch, shape.out_height(), shape.out_width(), shape.out_channels}, device, type);
+  for_float_type("conv2d", type, [&]<typename T>(T) {
+    const Tensor scratch = conv2d_workspace<T>(device, shape, kernels::ConvPass::forward);
+    kernels::conv2d_forward(device.math(), shape, x.data<T>(), w.data<T>(),
+                            bias.defined() ? bias.data<float>() : nullptr, y.data<T>(),
+                            scratch.data<uint8_t>());
+  });
 
   return record(
       "conv2d", y, {x, weight, bias},
-      [x = x.detach(), weight = weight.detach(), shape, want_dx = x.requires_grad(),
-       want_db = bias.defined()](const Tensor& dy) {
+      [x = x.detach(), w, shape, want_dx = x.requires_grad(), want_db = bias.defined()](const Tensor& dy) {
         const Device on = x.device();
         const DeviceGuard here(on);
         Tensor dx;
-        if (want_dx) {
-          dx = Tensor::empty(x.shape(), on);
-          const Tensor space =
-              workspace(on, conv2d_workspace_bytes(on.math(), shape, kernels::ConvPass::backward_data));
-          kernels::conv2d_backward_data(on.math(), shape, dy.data<float>(), weight.data<float>(),
-                                        dx.data<float>(), space.data<uint8_t>());
-        }
-        const Tensor dw = Tensor::empty(weight.shape(), on);
-        const Tensor space =
-            workspace(on, conv2d_workspace_bytes(on.math(), shape, kernels::ConvPass::backward_filter));
-        kernels::conv2d_backward_filter(on.math(), shape, x.data<float>(), dy.data<float>(), dw.data<float>(),
-                                        space.data<uint8_t>());
+        if (want_dx) dx = Tensor::empty(x.shape(), on, x.dtype());
+        const Tensor dw = Tensor::empty(w.shape(), on);
+        for_float_type("conv2d", x.dtype(), [&]<typename T>(T) {
+          if (want_dx) {
+            const Tensor scratch = conv2d_workspace<T>(on, shape, kernels::ConvPass::backward_data);
+            kernels::conv2d_backward_data(on.math(), shape, dy.data<T>(), w.data<T>(), dx.data<T>(),
+                                          scratch.data<uint8_t>());
+          }
+          const Tensor scratch = conv2d_workspace<T>(on, shape, kernels::ConvPass::backward_filter);
+          kernels::conv2d_backward_filter(on.math(), shape, x.data<T>(), dy.data<T>(), dw.data<float>(),
+                                          scratch.data<uint8_t>());
+        });
         return std::vector<Tensor>{dx, dw, want_db ? bias_gradient(dy, shape.out_channels) : Tensor()};
       });
 }
@@ -189,15 +217,18 @@ Tensor max_pool2d(const Tensor& x, int kernel, int stride, int padding) {
   if (kernel > 16)
     throw Error(fmt::format("max_pool2d: a window of {}: at most 16 fits the stored positions", kernel));
   const DeviceGuard guard(x.device());
-  const Tensor y = Tensor::empty(pooled(shape), x.device());
+  const Tensor y = Tensor::empty(pooled(shape), x.device(), x.dtype());
   const Tensor argmax = Tensor::empty(pooled(shape), x.device(), DType::uint8);
-  kernels::max_pool2d_forward(shape, x.data<float>(), y.data<float>(), argmax.data<uint8_t>(),
-                              x.device().stream());
+  for_float_type("max_pool2d", x.dtype(), [&]<typename T>(T) {
+    kernels::max_pool2d_forward(shape, x.data<T>(), y.data<T>(), argmax.data<uint8_t>(), x.device().stream());
+  });
   return record("max_pool2d", y, {x}, [shape, argmax, before = x.shape()](const Tensor& dy) {
     const DeviceGuard here(dy.device());
-    const Tensor dx = Tensor::empty(before, dy.device());
-    kernels::max_pool2d_backward(shape, dy.data<float>(), argmax.data<uint8_t>(), dx.data<float>(),
-                                 dy.device().stream());
+    const Tensor dx = Tensor::empty(before, dy.device(), dy.dtype());
+    for_float_type("max_pool2d", dy.dtype(), [&]<typename T>(T) {
+      kernels::max_pool2d_backward(shape, dy.data<T>(), argmax.data<uint8_t>(), dx.data<T>(),
+                                   dy.device().stream());
+    });
     return std::vector<Tensor>{dx};
   });
 }
@@ -205,12 +236,16 @@ Tensor max_pool2d(const Tensor& x, int kernel, int stride, int padding) {
 Tensor avg_pool2d(const Tensor& x, int kernel, int stride, int padding) {
   const auto shape = pool_shape("avg_pool2d", x, kernel, stride, padding);
   const DeviceGuard guard(x.device());
-  const Tensor y = Tensor::empty(pooled(shape), x.device());
-  kernels::avg_pool2d_forward(shape, x.data<float>(), y.data<float>(), x.device().stream());
+  const Tensor y = Tensor::empty(pooled(shape), x.device(), x.dtype());
+  for_float_type("avg_pool2d", x.dtype(), [&]<typename T>(T) {
+    kernels::avg_pool2d_forward(shape, x.data<T>(), y.data<T>(), x.device().stream());
+  });
   return record("avg_pool2d", y, {x}, [shape, before = x.shape()](const Tensor& dy) {
     const DeviceGuard here(dy.device());
-    const Tensor dx = Tensor::empty(before, dy.device());
-    kernels::avg_pool2d_backward(shape, dy.data<float>(), dx.data<float>(), dy.device().stream());
+    const Tensor dx = Tensor::empty(before, dy.device(), dy.dtype());
+    for_float_type("avg_pool2d", dy.dtype(), [&]<typename T>(T) {
+      kernels::avg_pool2d_backward(shape, dy.data<T>(), dx.data<T>(), dy.device().stream());
+    });
     return std::vector<Tensor>{dx};
   });
 }
@@ -227,12 +262,16 @@ Tensor adaptive_avg_pool2d(const Tensor& x, int out_height, int out_width) {
                                            out_height,
                                            out_width};
   const DeviceGuard guard(x.device());
-  const Tensor y = Tensor::empty({shape.batch, out_height, out_width, x.dim(3)}, x.device());
-  kernels::adaptive_avg_pool2d_forward(shape, x.data<float>(), y.data<float>(), x.device().stream());
+  const Tensor y = Tensor::empty({shape.batch, out_height, out_width, x.dim(3)}, x.device(), x.dtype());
+  for_float_type("adaptive_avg_pool2d", x.dtype(), [&]<typename T>(T) {
+    kernels::adaptive_avg_pool2d_forward(shape, x.data<T>(), y.data<T>(), x.device().stream());
+  });
   return record("adaptive_avg_pool2d", y, {x}, [shape, before = x.shape()](const Tensor& dy) {
     const DeviceGuard here(dy.device());
-    const Tensor dx = Tensor::empty(before, dy.device());
-    kernels::adaptive_avg_pool2d_backward(shape, dy.data<float>(), dx.data<float>(), dy.device().stream());
+    const Tensor dx = Tensor::empty(before, dy.device(), dy.dtype());
+    for_float_type("adaptive_avg_pool2d", dy.dtype(), [&]<typename T>(T) {
+      kernels::adaptive_avg_pool2d_backward(shape, dy.data<T>(), dx.data<T>(), dy.device().stream());
+    });
     return std::vector<Tensor>{dx};
   });
 }
@@ -240,134 +279,43 @@ Tensor adaptive_avg_pool2d(const Tensor& x, int out_height, int out_width) {
 Tensor dropout(const Tensor& x, float probability, uint64_t seed, uint64_t step) {
   const auto masked = [=](const Tensor& values) {
     const DeviceGuard guard(values.device());
-    const Tensor kept = Tensor::empty(values.shape(), values.device());
-    kernels::dropout(values.data<float>(), kept.data<float>(), values.size(), probability, seed, step,
-                     values.device().stream());
+    const Tensor kept = Tensor::empty(values.shape(), values.device(), values.dtype());
+    for_float_type("dropout", values.dtype(), [&]<typename T>(T) {
+      kernels::dropout(values.data<T>(), kept.data<T>(), values.size(), probability, seed, step,
+                       values.device().stream());
+    });
     return kept;
   };
   return record("dropout", masked(x), {x},
                 [masked](const Tensor& dy) { return std::vector<Tensor>{masked(dy)}; });
 }
 
-Tensor add(const Tensor& a, const Tensor& b) {
-  if (a.shape() != b.shape())
-    throw Error(fmt::format("add: shapes {} and {} differ", to_string(a.shape()), to_string(b.shape())));
-  check_device("add", a, b, "second one");
+Tensor add(const Tensor& first, const Tensor& second) {
+  if (first.shape() != second.shape())
+    throw Error(
+        fmt::format("add: shapes {} and {} differ", to_string(first.shape()), to_string(second.shape())));
+  check_device("add", first, second, "second one");
+  // Of two types the sum has the wider one.
+  const DType type = first.dtype() == second.dtype() ? first.dtype() : DType::float32;
+  const Tensor a = cast(first, type), b = cast(second, type);
   const DeviceGuard guard(a.device());
-  const Tensor y = Tensor::empty(a.shape(), a.device());
-  kernels::add(a.data<float>(), b.data<float>(), y.data<float>(), y.size(), a.device().stream());
+  const Tensor y = Tensor::empty(a.shape(), a.device(), type);
+  for_float_type("add", type, [&]<typename T>(T) {
+    kernels::add(a.data<T>(), b.data<T>(), y.data<T>(), y.size(), a.device().stream());
+  });
   return record("add", y, {a, b}, [](const Tensor& dy) { return std::vector<Tensor>{dy, dy}; });
 }
 
 Tensor relu(const Tensor& x) {
-  return activation("relu", kernels::relu_forward, kernels::relu_backward, x);
+  return activation(
+      "relu", [](auto... arguments) { kernels::relu_forward(arguments...); },
+      [](auto... arguments) { kernels::relu_backward(arguments...); }, x);
 }
 
 Tensor sigmoid(const Tensor& x) {
-  return activation("sigmoid", kernels::sigmoid_forward, kernels::sigmoid_backward, x);
-}
-
-namespace {
-
-// The statistics of the x of all replicas: each fills its own slot, so that the sum of the slots holds all.
-// Returns how many rows that are.
-int64_t statistics_of_all(const kernels::BatchNormShape& shape, const Tensor& x, const BatchNormState& state,
-                          const Tensor& mean, const Tensor& inverse, ReplicaStatistics& replicas) {
-  const Device device = x.device();
-  const std::vector<int64_t> rows = replicas.gather(shape.rows);
-  const Tensor slots = Tensor::zeros({static_cast<int64_t>(rows.size()), 2, shape.channels}, device);
-  {
-    const Tensor own = slots.slice(replicas.rank(), replicas.rank() + 1);
-    const Tensor scratch = workspace(device, batch_norm_workspace_bytes(shape));
-    batch_norm_shard_statistics(shape, x.data<float>(), own.data<float>(), scratch.data<uint8_t>(),
-                                device.stream());
-  }
-  replicas.sum(slots);
-  kernels::batch_norm_merge_statistics(shape.channels, {}, rows, slots.data<float>(), mean.data<float>(),
-                                       inverse.data<float>(), state.running_mean.data<float>(),
-                                       state.running_var.data<float>(), device.stream());
-  return std::accumulate(rows.begin(), rows.end(), int64_t{0});
-}
-
-}  // namespace
-
-Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training, Activation activation,
-                  const Tensor& addend, const std::shared_ptr<ReplicaStatistics>& replicas) {
-  check_rank("batch_norm", x, 4);
-  const int64_t channels = x.dim(3);
-  if (state.weight.shape() != Shape{channels})
-    throw Error(fmt::format("batch_norm: input {} has {} channels, the norm {}", to_string(x.shape()),
-                            channels, state.weight.size()));
-  check_device("batch_norm", x, state.weight, "norm");
-  if (addend.defined()) {
-    if (addend.shape() != x.shape())
-      throw Error(fmt::format("batch_norm: {} cannot be added to {}", to_string(addend.shape()),
-                              to_string(x.shape())));
-    check_device("batch_norm", x, addend, "addend");
-  }
-  const Device device = x.device();
-  const DeviceGuard guard(device);
-  const kernels::BatchNormShape shape{x.dim(0) * x.dim(1) * x.dim(2), static_cast<int>(channels)};
-  const kernels::BatchNormSettings settings;
-  const Tensor inverse = Tensor::empty({channels}, device);
-  const bool together = training && replicas;
-  int64_t rows_of_all = shape.rows;
-  Tensor mean = state.running_mean;
-  if (together) {
-    mean = Tensor::empty({channels}, device);
-    rows_of_all = statistics_of_all(shape, x, state, mean, inverse, *replicas);
-  } else if (training) {
-    mean = Tensor::empty({channels}, device);
-    const Tensor scratch = workspace(device, batch_norm_workspace_bytes(shape));
-    batch_norm_statistics(shape, settings, x.data<float>(), mean.data<float>(), inverse.data<float>(),
-                          state.running_mean.data<float>(), state.running_var.data<float>(),
-                          scratch.data<uint8_t>(), device.stream());
-  } else {
-    kernels::batch_norm_inverse_stddev(state.running_var.data<float>(), settings.epsilon, shape.channels,
-                                       inverse.data<float>(), device.stream());
-  }
-  const bool relu = activation == Activation::relu;
-  const Tensor y = Tensor::empty(x.shape(), device);
-  batch_norm_normalise(shape, x.data<float>(), mean.data<float>(), inverse.data<float>(),
-                       state.weight.data<float>(), state.bias.data<float>(),
-                       addend.defined() ? addend.data<float>() : nullptr, relu, y.data<float>(),
-                       device.stream());
-
-  const auto mode = training ? kernels::BatchNormMode::batch : kernels::BatchNormMode::running;
-  return record("batch_norm", y, {x, state.weight, state.bias, addend},
-                [x = x.detach(), y = relu ? y : Tensor(), mean, inverse, weight = state.weight.detach(),
-                 shape, mode, rows_of_all, replicas = together ? replicas : nullptr,
-                 want_addend = addend.defined() && addend.requires_grad()](const Tensor& dy) {
-                  const Device on = x.device();
-                  const DeviceGuard here(on);
-                  const float* output = y.defined() ? y.data<float>() : nullptr;
-                  const Tensor dweight = Tensor::empty(weight.shape(), on);
-                  const Tensor dbias = Tensor::empty(weight.shape(), on);
-                  {
-                    const Tensor scratch = workspace(on, batch_norm_workspace_bytes(shape));
-                    batch_norm_gradient_sums(shape, x.data<float>(), output, dy.data<float>(),
-                                             mean.data<float>(), inverse.data<float>(), dweight.data<float>(),
-                                             dbias.data<float>(), scratch.data<uint8_t>(), on.stream());
-                  }
-                  Tensor dweight_of_all = dweight, dbias_of_all = dbias;
-                  if (replicas) {
-                    const Tensor sums = Tensor::empty({2, shape.channels}, on);
-                    dweight_of_all = sums.slice(0, 1).reshape(weight.shape());
-                    dbias_of_all = sums.slice(1, 2).reshape(weight.shape());
-                    dweight_of_all.copy_from(dweight);
-                    dbias_of_all.copy_from(dbias);
-                    replicas->sum(sums);
-                  }
-                  const Tensor dx = Tensor::empty(x.shape(), on);
-                  Tensor daddend = want_addend ? dy : Tensor();
-                  if (want_addend && y.defined()) daddend = Tensor::empty(x.shape(), on);
-                  batch_norm_input_gradient(
-                      shape, mode, rows_of_all, x.data<float>(), output, dy.data<float>(), mean.data<float>(),
-                      inverse.data<float>(), weight.data<float>(), dweight_of_all.data<float>(),
-                      dbias_of_all.data<float>(), dx.data<float>(),
-                      want_addend && y.defined() ? daddend.data<float>() : nullptr, on.stream());
-                  return std::vector<Tensor>{dx, dweight, dbias, daddend};
-                });
+  return activation(
+      "sigmoid", [](auto... arguments) { kernels::sigmoid_forward(arguments...); },
+      [](auto... arguments) { kernels::sigmoid_backward(arguments...); }, x);
 }
 
 Tensor flatten(const Tensor& x) {
@@ -392,16 +340,20 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Reduction reduc
   const Tensor row_loss = Tensor::empty({rows}, device);
   // The gradient is made together with the loss: the row is in registers anyway.
   const Tensor dlogits = logits.requires_grad() ? Tensor::empty(logits.shape(), device) : Tensor();
-  kernels::softmax_cross_entropy(
-      logits.data<float>(), labels.data<int32_t>(), rows, static_cast<int>(logits.dim(1)), label_smoothing,
-      factor, row_loss.data<float>(), dlogits.defined() ? dlogits.data<float>() : nullptr, device.stream());
+  for_float_type("cross_entropy", logits.dtype(), [&]<typename T>(T) {
+    kernels::softmax_cross_entropy(
+        logits.data<T>(), labels.data<int32_t>(), rows, static_cast<int>(logits.dim(1)), label_smoothing,
+        factor, row_loss.data<float>(), dlogits.defined() ? dlogits.data<float>() : nullptr, device.stream());
+  });
   const Tensor loss = Tensor::empty({1}, device);
   kernels::reduce_sum(row_loss.data<float>(), rows, factor, loss.data<float>(), device.stream());
-  return record("cross_entropy", loss, {logits}, [dlogits](const Tensor& dloss) {
+  return record("cross_entropy", loss, {logits}, [dlogits, type = logits.dtype()](const Tensor& dloss) {
     const DeviceGuard here(dlogits.device());
-    const Tensor dx = Tensor::empty(dlogits.shape(), dlogits.device());
-    kernels::scale_by(dlogits.data<float>(), dloss.data<float>(), dx.data<float>(), dlogits.size(),
-                      dlogits.device().stream());
+    const Tensor dx = Tensor::empty(dlogits.shape(), dlogits.device(), type);
+    for_float_type("cross_entropy", type, [&]<typename T>(T) {
+      kernels::scale_by(dlogits.data<float>(), dloss.data<float>(), dx.data<T>(), dlogits.size(),
+                        dlogits.device().stream());
+    });
     return std::vector<Tensor>{dx};
   });
 }

@@ -1,11 +1,17 @@
 // The operations that layers are made of, as functions of tensors: each runs its kernels on the input's
-// device and records how to go back. Activations are NHWC; a row is one image.
+// device and records how to go back. Activations are NHWC; a row is one image. They are float32 or bfloat16:
+// what an operation makes has the type of its input, and is computed in float32. linear and conv2d alone
+// choose: their output is bfloat16 where the device's precision is bf16, else float32, and their input is
+// cast to that. Parameters, their gradients, statistics and losses are float32 always.
 #pragma once
 
 #include "core/tensor.h"
 #include "nn/batch_statistics.h"
 
 namespace lockstep::nn {
+
+// x in another floating-point type, rounded to the nearest; x itself where it has that type.
+Tensor cast(const Tensor& x, DType to);
 
 // y[rows, out] = x[rows, in] w^T + b, with w: [out, in] and b: [out].
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
@@ -30,7 +36,8 @@ struct BatchNormState {
 };
 
 // activation((x - mean) / sqrt(variance + 1e-5) * weight + bias [+ addend]) for each channel of x: [batch,
-// height, width, channels]; addend has the shape of x. In training the statistics are those of x over all but
+// height, width, channels]; addend has the shape of x, and is cast
+// to its type. In training the statistics are those of x over all but
 // the channel, and the running ones move towards them by 0.1 (with the unbiased variance); an empty batch
 // leaves them alone, and one value a channel is an error. Otherwise the running statistics normalise. With
 // `replicas`, statistics in training are those of the x of all replicas together, and so are the gradients of
@@ -43,7 +50,7 @@ Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training,
 // probability.
 Tensor dropout(const Tensor& x, float probability, uint64_t seed, uint64_t step);
 
-// Of two tensors of one shape.
+// Of two tensors of one shape; float32 where only one of them is.
 Tensor add(const Tensor& a, const Tensor& b);
 
 Tensor relu(const Tensor& x);
@@ -54,7 +61,7 @@ Tensor flatten(const Tensor& x);
 
 enum class Reduction { sum, mean };
 
-// The cross-entropy of logits [rows, classes] (float32) and labels [rows] (int32, in [0, classes)), summed
+// The cross-entropy of logits [rows, classes] and labels [rows] (int32, in [0, classes)), summed
 // over the rows or averaged; one element. An empty batch gives 0, and zero gradients. `label_smoothing` in
 // [0, 1] moves that share of the target from the label to all classes alike (kernels/softmax.h); throws for
 // others.

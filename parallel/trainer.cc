@@ -16,8 +16,10 @@ namespace {
 
 void count_into(const Tensor& correct, const Tensor& logits, const Tensor& labels) {
   const Device device = logits.device();
-  kernels::count_correct(logits.data<float>(), labels.data<int32_t>(), logits.dim(0),
-                         static_cast<int>(logits.dim(1)), correct.data<int32_t>(), device.stream());
+  for_float_type("count_correct", logits.dtype(), [&]<typename T>(T) {
+    kernels::count_correct(logits.data<T>(), labels.data<int32_t>(), logits.dim(0),
+                           static_cast<int>(logits.dim(1)), correct.data<int32_t>(), device.stream());
+  });
 }
 
 MakeModule hand_out(const std::vector<std::shared_ptr<nn::Module>>& replicas,

@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(, Matmul,
 
 TEST(MatmulErrors, ANegativeSizeIsRefused) {
   const TestMath context(Math::own);
-  EXPECT_THROW(matmul(context, false, false, -1, 2, 3, nullptr, nullptr, 0.0f, nullptr), Error);
+  EXPECT_THROW(matmul<float>(context, false, false, -1, 2, 3, nullptr, nullptr, 0.0f, nullptr), Error);
 }
 
 }  // namespace
