@@ -5,7 +5,8 @@
 namespace hostcuda {
 namespace {
 
-// Meanwhile the next panel is fetched: half a cache line a step, so that eight tiles fetch one like theirs.
+// Meanwhile the next tile's rows and sums are fetched, and of the next panel half a cache line a step, so
+// that eight tiles fetch one like theirs.
 constexpr int kAhead = 8;
 
 // R rows of V vectors. The arrays are indexed by constants once unrolled, so they live in registers.
@@ -16,11 +17,17 @@ void tile(int depth, const Operand& a, const float* b, int64_t b_step, float* su
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) total[r][v] = add ? load(sums + r * sums_step + v * kLanes) : Lanes{};
+    for (int v = 0; v < V; ++v) {
+      total[r][v] = add ? load(sums + r * sums_step + v * kLanes) : Lanes{};
+      if (add) __builtin_prefetch(sums + (kRows + r) * sums_step + v * kLanes, 1);
+    }
   const float* element = a.start;
   const int64_t row_step = a.row_step, column_step = a.column_step;
   for (int i = 0; i < depth; ++i, element += column_step, b += b_step, ahead += kAhead) {
     __builtin_prefetch(ahead, 0, 2);
+    if (i % 16 == 0)
+#pragma GCC unroll 6
+      for (int r = 0; r < R; ++r) __builtin_prefetch(element + (kRows + r) * row_step);
     Lanes column[V];
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) column[v] = load(b + v * kLanes);

@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kMostTiles = 48;  // of a block: it and its products stay in a core's second cache
 constexpr int kDepth = 128;     // of a product: its panel of weights stays in the first cache
+constexpr int kFewTiles = 512;  // up to this number the tiles may be the smaller operand
 constexpr int kMostPartialSums = 8;
 constexpr int64_t kPartialSumFloats = 3 << 20;  // of all partial sums of a filter's gradient together
 
@@ -83,45 +84,41 @@ int64_t all_tiles(int images, const TiledImages& t) {
   return int64_t{images} * t.tile_rows * t.tile_columns;
 }
 
-// One block of tiles times one panel of weights, transformed back into `out`.
-template <typename T>
-void multiply_block(const Correlation& c, const Blocks& blocks, int64_t block, const float* v,
-                    const Panels& panels, int panel, const float* u, float* products, T* beyond, float alpha,
-                    float beta, T* out) {
-  const int depth = c.in.channels, tiles = blocks.size(block), width = panels.width(panel);
-  const Block sums = {products, int64_t{blocks.block_tiles} * kPanel + kLine, width};
+// products[point][tile][out of the panel]: a block of tiles times the weights u of a panel, for input
+// channels [from, from + depth). u's first row is that of `from`.
+void multiply_block(const Correlation& c, const Blocks& blocks, int64_t block, const float* v, int from,
+                    int depth, int width, const float* u, int64_t u_step, const Block& products) {
+  const int channels = c.in.channels;
   for (int point = 0; point < kPoints; ++point)
-    for (int from = 0; from < depth; from += kDepth)
-      multiply_panel(tiles, width, std::min(kDepth, depth - from),
-                     {v + point * blocks.point_step(depth) + from, blocks.tile_step(depth), 1},
-                     u + point * panels.point_step(panel) + int64_t{from} * width, width,
-                     sums.start + point * sums.point_step, width, from > 0);
-  transform_output(c.out, sums, blocks.first(block), tiles, panels.first(panel), width, alpha, beta, beyond,
-                   out);
+    multiply_panel(blocks.size(block), width, depth,
+                   {v + point * blocks.point_step(channels) + from, blocks.tile_step(channels), 1},
+                   u + point * u_step, width, products.start + point * products.point_step,
+                   products.tile_step, from > 0);
 }
 
+// u[point][in - from][out of the panel] for input channels [from, from + depth).
 template <typename T>
-void transform_panel(const Correlation& c, const T* w, const Panels& panels, int panel, float* u) {
+void transform_panel(const Correlation& c, const T* w, const Panels& panels, int panel, int from, int depth,
+                     float* u, int64_t u_step) {
+  const int first = panels.first(panel), width = panels.width(panel);
   if (c.turned)
-    transform_turned_weights(w, c.out.channels, c.in.channels, panels.first(panel), panels.width(panel), u,
-                             panels.point_step(panel));
+    transform_turned_weights(w, c.out.channels, from, depth, first, width, u, u_step);
   else
-    transform_weights(w, c.in.channels, panels.first(panel), panels.width(panel), u,
-                      panels.point_step(panel));
+    transform_weights(w, c.in.channels, from, depth, first, width, u, u_step);
 }
 
 // Of the two operands of the products, the smaller one is transformed as a whole, into the workspace; the
-// other one block by block, by whoever needs it.
+// other one in parts that fit a core's second cache, by whoever needs them.
 struct CorrelationPlan {
   explicit CorrelationPlan(const Correlation& c)
       : blocks(all_tiles(c.images, c.in)),
         panels(c.out.channels, c.in.channels),
-        all_weights(blocks.count * blocks.floats(c.in.channels) > panels.floats(panels.count)),
-        workspace_floats(all_weights ? panels.floats(panels.count)
-                                     : blocks.count * blocks.floats(c.in.channels)) {}
+        by_tiles(blocks.tiles >= std::min(c.out.channels, kFewTiles)),
+        workspace_floats(by_tiles ? panels.floats(panels.count)
+                                  : blocks.count * blocks.floats(c.in.channels)) {}
   Blocks blocks;
   Panels panels;
-  bool all_weights;
+  bool by_tiles;
   int64_t workspace_floats;
 };
 
@@ -131,37 +128,58 @@ cudaError_t correlate(Device& device, const Correlation& c, float alpha, const T
   const CorrelationPlan plan(c);
   const Blocks& blocks = plan.blocks;
   const Panels& panels = plan.panels;
-  const int64_t block_floats = blocks.floats(c.in.channels), panel_floats = panels.floats(1);
-  const int64_t product_floats = kPoints * (int64_t{blocks.block_tiles} * kPanel + kLine);
+  const int channels = c.in.channels;
+  const int64_t block_floats = blocks.floats(channels);
+  const int64_t product_step = int64_t{blocks.block_tiles} * kPanel + kLine;  // between points
   const auto transform_block = [&](int64_t block, float* v) {
-    transform_input(c.in, in, blocks.first(block), blocks.size(block), 0, c.in.channels,
-                    worker_zeros<T>(c.in.channels), blocks.at(v, c.in.channels));
+    transform_input(c.in, in, blocks.first(block), blocks.size(block), 0, channels, worker_zeros<T>(channels),
+                    blocks.at(v, channels));
+  };
+  const auto write_block = [&](int64_t block, int panel, const Block& products, float* beyond) {
+    transform_output(c.out, products, blocks.first(block), blocks.size(block), panels.first(panel),
+                     panels.width(panel), alpha, beta, reinterpret_cast<T*>(beyond), out);
   };
   cudaError_t error;
-  if (plan.all_weights) {
+  if (plan.by_tiles) {
     error = share_each(device, panels.count, [&](int panel) {
-      transform_panel(c, w, panels, panel, workspace + panels.start(panel));
+      transform_panel(c, w, panels, panel, 0, channels, workspace + panels.start(panel),
+                      panels.point_step(panel));
     });
     if (error != cudaSuccess) return error;
     return share_each(device, blocks.count, [&](int block) {
-      float* const v = worker_scratch(block_floats + product_floats + c.out.channels);
-      float* const products = v + block_floats;
+      float* const v = worker_scratch(block_floats + kPoints * product_step + c.out.channels);
       transform_block(block, v);
-      for (int panel = 0; panel < panels.count; ++panel)
-        multiply_block(c, blocks, block, v, panels, panel, workspace + panels.start(panel), products,
-                       reinterpret_cast<T*>(products + product_floats), alpha, beta, out);
+      for (int panel = 0; panel < panels.count; ++panel) {
+        const int width = panels.width(panel);
+        const Block products{v + block_floats, product_step, width};
+        for (int from = 0; from < channels; from += kDepth)
+          multiply_block(c, blocks, block, v, from, std::min(kDepth, channels - from), width,
+                         workspace + panels.start(panel) + int64_t{from} * width, panels.point_step(panel),
+                         products);
+        write_block(block, panel, products, v + block_floats + kPoints * product_step);
+      }
     });
   }
   error = share_each(device, blocks.count,
                      [&](int block) { transform_block(block, workspace + block * block_floats); });
   if (error != cudaSuccess) return error;
   return share_each(device, panels.count, [&](int panel) {
-    float* const u = worker_scratch(panel_floats + product_floats + c.out.channels);
-    float* const products = u + panel_floats;
-    transform_panel(c, w, panels, panel, u);
+    const int width = panels.width(panel);
+    const int64_t u_step = int64_t{kDepth} * width + kLine;
+    float* const u = worker_scratch(kPoints * (u_step + blocks.count * product_step) + c.out.channels);
+    float* const all_products = u + kPoints * u_step;
+    const auto products = [&](int64_t block) {
+      return Block{all_products + block * kPoints * product_step, product_step, width};
+    };
+    for (int from = 0; from < channels; from += kDepth) {
+      const int depth = std::min(kDepth, channels - from);
+      transform_panel(c, w, panels, panel, from, depth, u, u_step);
+      for (int64_t block = 0; block < blocks.count; ++block)
+        multiply_block(c, blocks, block, workspace + block * block_floats, from, depth, width, u, u_step,
+                       products(block));
+    }
     for (int64_t block = 0; block < blocks.count; ++block)
-      multiply_block(c, blocks, block, workspace + block * block_floats, panels, panel, u, products,
-                     reinterpret_cast<T*>(products + product_floats), alpha, beta, out);
+      write_block(block, panel, products(block), all_products + blocks.count * kPoints * product_step);
   });
 }
 
@@ -174,7 +192,7 @@ struct FilterPlan {
         dy(tiled(p.out_h, p.out_w, p.k, p.out_h, p.out_w, 0, 0)),
         blocks(all_tiles(p.n, x)),
         panels(p.c, p.k),
-        by_tiles(blocks.tiles > p.k),
+        by_tiles(blocks.tiles > std::min(p.k, kFewTiles)),
         ranges(by_tiles ? std::clamp<int64_t>(kPartialSumFloats / panels.floats(panels.count), 1,
                                               std::min<int64_t>(kMostPartialSums, blocks.count))
                         : 1),
@@ -188,14 +206,13 @@ struct FilterPlan {
   int64_t workspace_floats;
 };
 
-// sums[point][out][in of the panel] += the products of a block.
-void add_products(const FilterPlan& plan, int64_t block, const Block& dy, const Block& x, int panel,
-                  float* sums, bool add) {
-  const int width = plan.panels.width(panel);
+// sums[point][out - begin][in of the panel] += the products of a block, for output channels [begin, end).
+void add_products(const Blocks& blocks, int64_t block, const Block& dy, int begin, int end, const Block& x,
+                  int width, float* sums, int64_t sums_step, bool add) {
   for (int point = 0; point < kPoints; ++point)
-    multiply_panel(plan.dy.channels, width, plan.blocks.size(block),
-                   {dy.start + point * dy.point_step, 1, dy.tile_step}, x.start + point * x.point_step,
-                   x.tile_step, sums + point * plan.panels.point_step(panel), width, add);
+    multiply_panel(end - begin, width, blocks.size(block),
+                   {dy.start + point * dy.point_step + begin, 1, dy.tile_step},
+                   x.start + point * x.point_step, x.tile_step, sums + point * sums_step, width, add);
 }
 
 template <typename T>
@@ -224,8 +241,9 @@ cudaError_t filter_gradient(Device& device, const ConvolutionProblem& problem, f
         for (int panel = 0; panel < panels.count; ++panel) {
           Block part = blocks.at(inputs, in);
           part.start += panels.first(panel);
-          add_products(plan, block, blocks.at(gradients, out), part, panel,
-                       workspace + range * sum_step + panels.start(panel), block > begin);
+          add_products(blocks, block, blocks.at(gradients, out), 0, out, part, panels.width(panel),
+                       workspace + range * sum_step + panels.start(panel), panels.point_step(panel),
+                       block > begin);
         }
       }
     });
@@ -233,26 +251,33 @@ cudaError_t filter_gradient(Device& device, const ConvolutionProblem& problem, f
     constexpr int kOutputs = 16;
     return share_each(device, int64_t{panels.count} * (out / kOutputs), [&](int i) {
       const int panel = i % panels.count, begin = i / panels.count * kOutputs;
-      transform_filter_gradient(workspace + panels.start(panel), static_cast<int>(plan.ranges), sum_step,
-                                panels.point_step(panel), panels.width(panel), begin, begin + kOutputs, in,
-                                panels.first(panel), alpha, beta, dw);
+      const int width = panels.width(panel);
+      transform_filter_gradient(workspace + panels.start(panel) + int64_t{begin} * width,
+                                static_cast<int>(plan.ranges), sum_step, panels.point_step(panel), width,
+                                begin, begin + kOutputs, in, panels.first(panel), alpha, beta, dw);
     });
   }
   error = share_each(device, blocks.count,
                      [&](int block) { transform_dy(block, workspace + block * blocks.floats(out)); });
   if (error != cudaSuccess) return error;
   return share_each(device, panels.count, [&](int panel) {
-    float* const sums = worker_scratch(panels.floats(1) + blocks.floats(kPanel));
     const int width = panels.width(panel);
-    const Block inputs = blocks.at(sums + panels.floats(1), kPanel);
-    for (int64_t block = 0; block < blocks.count; ++block) {
+    const int64_t sums_step = int64_t{kDepth} * width + kLine;
+    float* const sums = worker_scratch(kPoints * sums_step + blocks.count * blocks.floats(kPanel));
+    const auto inputs = [&](int64_t block) {
+      return blocks.at(sums + kPoints * sums_step + block * blocks.floats(kPanel), kPanel);
+    };
+    for (int64_t block = 0; block < blocks.count; ++block)
       transform_input(plan.x, x, blocks.first(block), blocks.size(block), panels.first(panel), width,
-                      worker_zeros<T>(in), inputs);
-      add_products(plan, block, blocks.at(workspace + block * blocks.floats(out), out), inputs, panel, sums,
-                   block > 0);
+                      worker_zeros<T>(in), inputs(block));
+    for (int begin = 0; begin < out; begin += kDepth) {
+      const int end = std::min(begin + kDepth, out);
+      for (int64_t block = 0; block < blocks.count; ++block)
+        add_products(blocks, block, blocks.at(workspace + block * blocks.floats(out), out), begin, end,
+                     inputs(block), width, sums, sums_step, block > 0);
+      transform_filter_gradient(sums, 1, 0, sums_step, width, begin, end, in, panels.first(panel), alpha,
+                                beta, dw);
     }
-    transform_filter_gradient(sums, 1, 0, panels.point_step(panel), width, 0, out, in, panels.first(panel),
-                              alpha, beta, dw);
   });
 }
 

@@ -122,30 +122,49 @@ void locate(const TiledImages& images, T* x, int64_t tile, T* outside, T* (&pixe
     }
 }
 
+// Meanwhile the pixels that the next tile does not share with this one are fetched.
 template <typename Transform, typename T>
 void transform_tiles(const TiledImages& images, const T* x, int64_t first, int tiles, int first_channel,
                      int channels, const T* zeros, const Block& block) {
   constexpr int kSize = Transform::kFrom;
+  const T* places[2][kSize][kSize];
+  locate<kSize>(images, x, first, zeros, places[0]);
   for (int i = 0; i < tiles; ++i) {
-    const T* pixels[kSize][kSize];
-    locate<kSize>(images, x, first + i, zeros, pixels);
+    const auto& pixels = places[i % 2];
+    auto& coming = places[(i + 1) % 2];
+    locate<kSize>(images, x, first + (i + 1 < tiles ? i + 1 : i), zeros, coming);
     float* const tile = block.start + i * block.tile_step;
-    for (int c = 0; c < channels; c += kLanes)
+    for (int c = 0; c < channels; c += kLanes) {
+#pragma GCC unroll 6
+      for (int row = 0; row < kSize; ++row)
+#pragma GCC unroll 6
+        for (int column = kSize - kTile; column < kSize; ++column)
+          __builtin_prefetch(coming[row][column] + first_channel + c);
       transform_both_ways<Transform>(
           [&](int row, int column) WINOGRAD_INLINE { return load(pixels[row][column] + first_channel + c); },
           [&](int row, int column, Lanes value)
               WINOGRAD_INLINE { store(tile + (row * kPatch + column) * block.point_step + c, value); });
+    }
   }
 }
 
+// The next tile's pixels are fetched here too: a line is read before a part of it is written.
 template <bool kAdd, typename T>
 void write_tiles(const TiledImages& images, const Block& block, int64_t first, int tiles, int first_channel,
                  int channels, float alpha, float beta, T* beyond, T* y) {
+  T* places[2][kTile][kTile];
+  locate<kTile>(images, y, first, beyond, places[0]);
   for (int i = 0; i < tiles; ++i) {
-    T* pixels[kTile][kTile];
-    locate<kTile>(images, y, first + i, beyond, pixels);
+    const auto& pixels = places[i % 2];
+    auto& coming = places[(i + 1) % 2];
+    locate<kTile>(images, y, first + (i + 1 < tiles ? i + 1 : i), beyond, coming);
     const float* const tile = block.start + i * block.tile_step;
-    for (int c = 0; c < channels; c += kLanes)
+    for (int c = 0; c < channels; c += kLanes) {
+#pragma GCC unroll 4
+      for (int row = 0; row < kTile; ++row)
+#pragma GCC unroll 4
+        for (int column = 0; column < kTile; ++column)
+          __builtin_prefetch(coming[row][column] + first_channel + c, 1);
       transform_both_ways<Output>(
           [&](int row, int column)
               WINOGRAD_INLINE { return load(tile + (row * kPatch + column) * block.point_step + c); },
@@ -153,6 +172,7 @@ void write_tiles(const TiledImages& images, const Block& block, int64_t first, i
             T* const to = pixels[row][column] + first_channel + c;
             store(to, kAdd ? alpha * value + beta * load(to) : alpha * value);
           });
+    }
   }
 }
 
@@ -178,13 +198,17 @@ void transform_output(const TiledImages& images, const Block& block, int64_t fir
 }
 
 template <typename T>
-void transform_weights(const T* w, int in, int first, int width, float* u, int64_t point_step) {
-  for (int c = 0; c < in; c += kLanes)
+void transform_weights(const T* w, int in, int from, int depth, int first, int width, float* u,
+                       int64_t point_step) {
+  for (int c = 0; c < depth; c += kLanes)
     for (int k = 0; k < width; k += kLanes) {
       Lanes taps[9][kLanes];  // of kLanes input channels; the lanes are output channels
       for (int tap = 0; tap < 9; ++tap) {
-        for (int lane = 0; lane < kLanes; ++lane)
-          taps[tap][lane] = load(w + (int64_t{first + k + lane} * 9 + tap) * in + c);
+        for (int lane = 0; lane < kLanes; ++lane) {
+          const T* const at = w + (int64_t{first + k + lane} * 9 + tap) * in + from + c;
+          taps[tap][lane] = load(at);
+          __builtin_prefetch(at + int64_t{kLanes} * 9 * in);
+        }
         transpose(taps[tap]);
       }
       for (int i = 0; i < kLanes; ++i)
@@ -197,11 +221,13 @@ void transform_weights(const T* w, int in, int first, int width, float* u, int64
 }
 
 template <typename T>
-void transform_turned_weights(const T* w, int in, int out, int first, int width, float* u,
+void transform_turned_weights(const T* w, int in, int from, int depth, int first, int width, float* u,
                               int64_t point_step) {
-  for (int k = 0; k < out; ++k)
+  for (int k = 0; k < depth; ++k)
     for (int c = 0; c < width; c += kLanes) {
-      const T* const last = w + (int64_t{k} * 9 + 8) * in + first + c;
+      const T* const last = w + (int64_t{from + k} * 9 + 8) * in + first + c;
+#pragma GCC unroll 9
+      for (int tap = 0; tap < 9; ++tap) __builtin_prefetch(last + (9 - tap) * int64_t{in});
       transform_both_ways<Weights>(
           [&](int row, int column) WINOGRAD_INLINE { return load(last - (row * 3 + column) * int64_t{in}); },
           [&](int row, int column, Lanes value) WINOGRAD_INLINE {
@@ -214,18 +240,22 @@ template <typename T>
 void transform_filter_gradient(const float* m, int sums, int64_t sum_step, int64_t point_step, int width,
                                int begin, int end, int in, int first, float alpha, float beta, T* dw) {
   for (int k = begin; k < end; ++k)
-    for (int c = 0; c < width; c += kLanes)
+    for (int c = 0; c < width; c += kLanes) {
+      T* const result = dw + int64_t{k} * 9 * in + first + c;
+#pragma GCC unroll 9
+      for (int tap = 0; tap < 9; ++tap) __builtin_prefetch(result + (9 + tap) * int64_t{in}, 1);
       transform_both_ways<FilterGradient>(
           [&](int row, int column) WINOGRAD_INLINE {
-            const float* from = m + (row * kPatch + column) * point_step + int64_t{k} * width + c;
+            const float* from = m + (row * kPatch + column) * point_step + int64_t{k - begin} * width + c;
             Lanes total = load(from);
             for (int s = 1; s < sums; ++s) total += load(from + s * sum_step);
             return total;
           },
           [&](int row, int column, Lanes value) WINOGRAD_INLINE {
-            T* const to = dw + (int64_t{k} * 9 + row * 3 + column) * in + first + c;
+            T* const to = result + (row * 3 + column) * int64_t{in};
             store(to, beta == 0 ? alpha * value : alpha * value + beta * load(to));
           });
+    }
 }
 
 #define INSTANTIATE(T)                                                                                       \
@@ -235,8 +265,8 @@ void transform_filter_gradient(const float* m, int sums, int64_t sum_step, int64
                                    const Block&);                                                            \
   template void transform_output(const TiledImages&, const Block&, int64_t, int, int, int, float, float, T*, \
                                  T*);                                                                        \
-  template void transform_weights(const T*, int, int, int, float*, int64_t);                                 \
-  template void transform_turned_weights(const T*, int, int, int, int, float*, int64_t);                     \
+  template void transform_weights(const T*, int, int, int, int, int, float*, int64_t);                       \
+  template void transform_turned_weights(const T*, int, int, int, int, int, float*, int64_t);                \
   template void transform_filter_gradient(const float*, int, int64_t, int64_t, int, int, int, int, int,      \
                                           float, float, T*)
 INSTANTIATE(float);

@@ -52,17 +52,19 @@ template <typename T>
 void transform_output(const TiledImages& images, const Block& block, int64_t first, int tiles,
                       int first_channel, int channels, float alpha, float beta, T* beyond, T* y);
 
-// The weights w, [out, 3, 3, in], for `width` output channels from first on: u[point][in][i] = G g G'.
+// The weights w, [out, 3, 3, in], of `depth` input channels from `from` on and `width` output channels from
+// `first` on: u[point][i][j] = G g G' of input channel from + i and output channel first + j.
 template <typename T>
-void transform_weights(const T* w, int in, int first, int width, float* u, int64_t point_step);
+void transform_weights(const T* w, int in, int from, int depth, int first, int width, float* u,
+                       int64_t point_step);
 // For the gradient of the input, which is a convolution with the weights turned by half a turn and the
-// channels exchanged, `width` input channels from first on: u[point][out][i].
+// channels exchanged: of output channel from + i and input channel first + j.
 template <typename T>
-void transform_turned_weights(const T* w, int in, int out, int first, int width, float* u,
+void transform_turned_weights(const T* w, int in, int from, int depth, int first, int width, float* u,
                               int64_t point_step);
 
 // dw[out][3][3][first + i] = alpha G' m G + beta dw, with m[point][out][i] = the sum over s < sums of
-// m[s * sum_step + point * point_step + out * width + i], for output channels [begin, end).
+// m[s * sum_step + point * point_step + (out - begin) * width + i], for output channels [begin, end).
 template <typename T>
 void transform_filter_gradient(const float* m, int sums, int64_t sum_step, int64_t point_step, int width,
                                int begin, int end, int in, int first, float alpha, float beta, T* dw);

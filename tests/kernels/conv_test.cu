@@ -240,7 +240,8 @@ TEST(Conv, CudnnMatchesALoopInDoubleWhereItSupportsTheShape) {
   EXPECT_GT(supported, 0);
 }
 
-// FNV-1a over the bits of every result of the direct kernel on LeNet's layers.
+// FNV-1a over the bits of every result of the direct kernel on LeNet's layers, and of the library on layers
+// with many channels: with more tiles of 4x4 than channels, with fewer, and with stride 2.
 uint64_t hash_of_results() {
   uint64_t hash = 14695981039346656037u;
   const auto add = [&hash](const DeviceBuffer<float>& buffer) {
@@ -264,6 +265,24 @@ uint64_t hash_of_results() {
     conv2d_direct_forward(stream, s, x.data(), w.data(), bias.data(), y.data(), scratch.data());
     conv2d_direct_backward_data(stream, s, dy.data(), w.data(), dx.data(), scratch.data());
     conv2d_direct_backward_filter(stream, s, x.data(), dy.data(), dw.data(), scratch.data());
+    add(y);
+    add(dx);
+    add(dw);
+  }
+  for (const Conv2dShape& s :
+       {Conv2dShape{12, 28, 28, 32, 48, 3, 3, 1, 1}, Conv2dShape{9, 7, 7, 32, 144, 3, 3, 1, 1},
+        Conv2dShape{5, 14, 14, 32, 48, 3, 3, 2, 1}, Conv2dShape{5, 14, 14, 16, 80, 1, 1, 2, 0}}) {
+    const Case c = make_case(s, 4);
+    const TestMath context(Math::library);
+    const DeviceBuffer<float> x(c.x), w(c.w), dy(c.dy);
+    const DeviceBuffer<float> y(c.dy.size(), kNaN), dx(c.x.size(), kNaN), dw(c.w.size(), kNaN);
+    size_t bytes = 0;
+    for (const ConvPass pass : {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_filter})
+      bytes = std::max(bytes, conv2d_library_workspace_bytes(context, s, pass));
+    const auto scratch = workspace(bytes);
+    conv2d_library_forward(context, s, x.data(), w.data(), nullptr, y.data(), scratch.data());
+    conv2d_library_backward_data(context, s, dy.data(), w.data(), dx.data(), scratch.data());
+    conv2d_library_backward_filter(context, s, x.data(), dy.data(), dw.data(), scratch.data());
     add(y);
     add(dx);
     add(dw);
