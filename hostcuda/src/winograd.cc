@@ -1,6 +1,7 @@
 #include "winograd.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -187,15 +188,19 @@ cudaError_t correlate(Device& device, const Correlation& c, float alpha, const T
 // are cut into a number of ranges that the shape alone determines, each of which has sums of its own. With
 // fewer, the sums are more than the operands, and are made one panel after the other.
 struct FilterPlan {
+  // A power of two, which two or four workers share evenly.
+  static int64_t partial_sums(int64_t floats, int64_t blocks) {
+    const int64_t most = std::min<int64_t>(kMostPartialSums, blocks);
+    return static_cast<int64_t>(
+        std::bit_floor(static_cast<uint64_t>(std::clamp<int64_t>(kPartialSumFloats / floats, 1, most))));
+  }
   explicit FilterPlan(const ConvolutionProblem& p)
       : x(tiled(p.h, p.w, p.c, p.out_h, p.out_w, p.padding_h, p.padding_w)),
         dy(tiled(p.out_h, p.out_w, p.k, p.out_h, p.out_w, 0, 0)),
         blocks(all_tiles(p.n, x)),
         panels(p.c, p.k),
         by_tiles(blocks.tiles > std::min(p.k, kFewTiles)),
-        ranges(by_tiles ? std::clamp<int64_t>(kPartialSumFloats / panels.floats(panels.count), 1,
-                                              std::min<int64_t>(kMostPartialSums, blocks.count))
-                        : 1),
+        ranges(by_tiles ? partial_sums(panels.floats(panels.count), blocks.count) : 1),
         workspace_floats(by_tiles ? ranges * panels.floats(panels.count)
                                   : blocks.count * blocks.floats(p.k)) {}
   TiledImages x, dy;
