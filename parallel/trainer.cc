@@ -153,6 +153,7 @@ int64_t count_correct(const DataParallel& net, const std::vector<data::DeviceDat
   size_t r = 0;
   for (int64_t begin = 0; begin < rows; begin += batch_size, r = (r + 1) % replicas) {
     const DeviceGuard guard(net.devices()[r]);
+    net.devices()[r].synchronize();  // else the deadline of one wait would be that of the whole data set
     const data::LabelledBatch batch = data[r].batch(begin, std::min(batch_size, rows - begin));
     count_into(correct[r], net.replicas()[r]->forward(batch.x), batch.y);
   }
