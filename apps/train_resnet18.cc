@@ -20,7 +20,8 @@ int main(int argc, char** argv) {
   apps::Options& options = program.options;
   options.epochs = 20;
   options.batch_size = options.base_batch = 128;
-  options.lr = 0.1;
+  options.lr = 0.05;
+  options.warmup_epochs = 0.5;
   options.decay_on = "weights";
   options.label_smoothing = 0.1;
   options.augment = "crop+flip";
