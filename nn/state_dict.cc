@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <set>
@@ -53,7 +54,7 @@ void load(const StateEntry& entry, const HostTensor& source) {
   }
   const Tensor& tensor = std::get<Tensor>(entry.value);
   std::vector<float> values(static_cast<size_t>(tensor.size()));
-  std::memcpy(values.data(), source.bytes.data(), source.bytes.size());
+  std::ranges::copy(source.bytes, std::as_writable_bytes(std::span(values)).begin());
   tensor.copy_from(Tensor::from_host(values, tensor.shape(), tensor.device()));
 }
 
