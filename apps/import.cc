@@ -2,6 +2,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <map>
+#include <utility>
+
 #include "apps/common/command_line.h"
 #include "apps/common/output_file.h"
 #include "apps/common/pytorch_names.h"

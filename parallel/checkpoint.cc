@@ -231,7 +231,12 @@ Weights read_weights(const fs::path& file_or_folder) {
                            state_file);
   }
   data::Safetensors content = data::read_safetensors(weights.file);
-  check_format(content.metadata, kWeightsFormat, weights.file);
+  if (const auto format = content.metadata.find("format");
+      format == content.metadata.end() || format->second != kWeightsFormat)
+    throw Error(
+        fmt::format("{}: is not Lockstep's, which says \"format\": \"{}\" in its metadata: ./lab import "
+                    "makes one of PyTorch's",
+                    weights.file.string(), kWeightsFormat));
   weights.tensors = std::move(content.tensors);
   weights.model = std::move(content.metadata);
   return weights;

@@ -1,6 +1,9 @@
 // predict as its users see it: the table, the sheet, one PNG, and every bad input.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <sstream>
+
 #include "apps/common/png.h"
 #include "tests/apps/decoded_png.h"
 #include "tests/apps/program.h"

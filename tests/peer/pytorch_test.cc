@@ -2,6 +2,7 @@
 // Runs where Python has torch and safetensors: LOCKSTEP_PYTHON, or python3.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
