@@ -358,6 +358,7 @@ TEST(DataParallel, RefusesBatchesAndOutputsThatCannotBe) {
 class Gate {
  public:
   void open() { open_ = true; }
+  void close() { open_ = false; }
   bool came_too_late() const { return late_; }
   void enqueue(cudaStream_t stream) { LOCKSTEP_CUDA(cudaLaunchHostFunc(stream, wait, this)); }
 
@@ -416,7 +417,11 @@ TEST(DataParallel, RunsReplicasAtTheSameTimeAndLetsTheHostGoOn) {
       },
       devices);
   const Batch batch = random_batch(8, devices[0]);
-  devices[0].synchronize();
+  gate.open();
+  backward(sum_loss(net(batch.x), batch.y));  // what is loaded and allocated at the first use may wait
+  for (const Device& device : devices) device.synchronize();
+  net.zero_grad();
+  gate.close();
   // While device 0 stands at its gate, the host enqueues forward and backward of both, and device 1 computes.
   const Tensor y = net(batch.x);
   backward(sum_loss(y, batch.y));

@@ -273,6 +273,28 @@ TEST(CountCorrect, GivesTheSameCountOnEveryNumberOfDevices) {
   }
 }
 
+// Counts its calls, and says class 0.
+class Calls : public nn::Module {
+ public:
+  Tensor forward(const Tensor& x) override {
+    ++calls_;
+    return Tensor::zeros({x.dim(0), 10}, x.device());
+  }
+  std::string describe() const override { return "Calls"; }
+  int calls_ = 0;
+};
+
+TEST(CountCorrect, DealsBatchesOutToAllReplicas) {
+  const std::vector<Device> devices = make_devices(3);
+  std::vector<std::shared_ptr<Calls>> replicas;
+  const DataParallel net([&](const Device&) { return replicas.emplace_back(std::make_shared<Calls>()); },
+                         devices);
+  count_correct(net, random_data(devices), kRows, 4);  // 8 batches
+  EXPECT_EQ(replicas[0]->calls_, 3);
+  EXPECT_EQ(replicas[1]->calls_, 3);
+  EXPECT_EQ(replicas[2]->calls_, 2);
+}
+
 TEST(CountCorrect, EvaluatesWhateverTheModelsMode) {
   const std::vector<Device> devices = make_devices(1);
   const DataParallel net(
