@@ -21,6 +21,14 @@ void add_device_options(CLI::App& app, Options& options) {
          "library: cuBLAS and cuDNN for the heavy matrix work. own: only the kernels written here (slow on a "
          "CPU).")
       ->group(group);
+  app.add_option(
+         "--precision", options.precision,
+         "What convolutions and matrix products multiply: fp32, tf32 (on a GPU that has it), or bf16, "
+         "which activations then are too. Weights and sums stay fp32.")
+      ->group(group);
+  app.add_option("--reduce-in", options.reduce_in,
+                 "What gradients are summed over the devices in: fp32, or bf16, which sends half the bytes.")
+      ->group(group);
   app.add_flag("--sync-batch-norm", options.sync_batch_norm,
                "Batch norm uses the statistics of the whole batch, not of each device's part of it.")
       ->group(group);
@@ -176,6 +184,8 @@ std::map<std::string, std::string> run_options(const Options& options) {
       {"--schedule", options.schedule},
       {"--warmup-epochs", text(options.warmup_epochs)},
       {"--augment", options.augment},
+      {"--precision", options.precision},
+      {"--reduce-in", options.reduce_in},
       {"--sync-batch-norm", options.sync_batch_norm ? "yes" : "no"},
       {"--limit", options.limit == 0 ? "all" : text(options.limit)},
   };

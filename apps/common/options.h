@@ -16,6 +16,8 @@ struct Options {
   int devices = 1;
   std::string allreduce = "ring";
   std::string math = "library";
+  std::string precision = "fp32";
+  std::string reduce_in = "fp32";
   bool sync_batch_norm = false;
   bool check_lockstep = false;
 

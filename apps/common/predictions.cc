@@ -10,6 +10,7 @@
 #include "core/autograd.h"
 #include "kernels/check.h"
 #include "nn/data/device_data.h"
+#include "nn/functional.h"
 
 namespace lockstep::apps {
 namespace {
@@ -34,7 +35,7 @@ std::vector<float> logits_of(nn::Module& module, const data::ImageData& images, 
     if (logits.shape() != Shape{rows, kClasses})
       throw Error(
           fmt::format("the model tells {} classes apart, Fashion-MNIST has {}", logits.dim(-1), kClasses));
-    const std::vector<float> values = logits.to_host<float>();
+    const std::vector<float> values = nn::cast(logits, DType::float32).to_host<float>();
     if (!std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); }))
       throw Error(
           "the model's outputs are not finite numbers: its training went wrong before this was saved");

@@ -113,6 +113,12 @@ Settings validate(const Options& options) {
   return {
       .math = choose<kernels::Math>("--math", options.math,
                                     {{"library", kernels::Math::library}, {"own", kernels::Math::own}}),
+      .precision = choose<kernels::Precision>("--precision", options.precision,
+                                              {{"fp32", kernels::Precision::fp32},
+                                               {"tf32", kernels::Precision::tf32},
+                                               {"bf16", kernels::Precision::bf16}}),
+      .reduce_in = choose<DType>("--reduce-in", options.reduce_in,
+                                 {{"fp32", DType::float32}, {"bf16", DType::bfloat16}}),
       .allreduce = parallel::algorithm_named(options.allreduce, "--allreduce"),
       .statistics =
           options.sync_batch_norm ? parallel::BatchStatistics::batch : parallel::BatchStatistics::shard,

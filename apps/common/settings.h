@@ -2,6 +2,7 @@
 #pragma once
 
 #include "apps/common/options.h"
+#include "core/tensor.h"
 #include "kernels/augment.h"
 #include "kernels/math.h"
 #include "nn/init.h"
@@ -13,6 +14,8 @@ namespace lockstep::apps {
 
 struct Settings {
   kernels::Math math;
+  kernels::Precision precision;
+  DType reduce_in;
   parallel::Algorithm allreduce;
   parallel::BatchStatistics statistics;
   nn::Init init;

@@ -53,7 +53,8 @@ class Run {
                   .algorithm = settings.allreduce,
                   .label_smoothing = static_cast<float>(options.label_smoothing),
                   .max_gradient_norm = static_cast<float>(options.clip_norm),
-                  .statistics = settings.statistics}),
+                  .statistics = settings.statistics,
+                  .reduce_in = settings.reduce_in}),
         checkpoints_(checkpoints) {}
 
   const nn::Module& model() const { return *trainer_.replicas()[0]; }
@@ -210,7 +211,10 @@ Totals totals_of(const Place& place, const std::vector<Device>& devices, const n
 int train(const Options& options, const Model& model) {
   const Settings settings = validate(options);
   const std::vector<Device> devices = make_devices(options.devices);
-  for (const Device& device : devices) device.use_math(settings.math);
+  for (const Device& device : devices) {
+    device.use_math(settings.math);
+    device.use_precision(settings.precision);
+  }
   const std::filesystem::path folder = data::find_fashion_mnist(options.data_dir);
   const data::FashionMnist images = data::load_fashion_mnist(
       folder, options.limit > 0 ? std::optional<int64_t>(options.limit) : std::nullopt);
@@ -226,6 +230,9 @@ int train(const Options& options, const Model& model) {
   if (!options.quiet) {
     fmt::print("{}\n", device_summary(devices));
     for (const std::string& note : peer_notes(devices)) fmt::print("{}\n", note);
+    if (settings.precision != kernels::Precision::fp32 || settings.reduce_in != DType::float32)
+      fmt::print("precision: products in {}, gradients summed over the devices in {}\n", options.precision,
+                 options.reduce_in);
     fmt::print("data: {} training and {} test images from {}\n", images.train.rows, images.test.rows,
                folder.string());
     print_model(title(model.description), run.model());

@@ -144,6 +144,8 @@ TEST(RunOptions, ListWhatMakesARunAndNothingElse) {
   EXPECT_TRUE(changed([](Options& o) { o.augment = "crop"; }));
   EXPECT_TRUE(changed([](Options& o) { o.limit = 600; }));
   EXPECT_TRUE(changed([](Options& o) { o.sync_batch_norm = true; }));
+  EXPECT_TRUE(changed([](Options& o) { o.precision = "bf16"; }));
+  EXPECT_TRUE(changed([](Options& o) { o.reduce_in = "bf16"; }));
   EXPECT_TRUE(changed([](Options& o) { o.epochs = 11; })) << "the cosine would be another one";
   EXPECT_FALSE(changed([](Options& o) { o.devices = 3; }));
   EXPECT_FALSE(changed([](Options& o) { o.allreduce = "tree"; }));

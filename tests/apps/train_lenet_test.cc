@@ -125,6 +125,27 @@ TEST_F(TrainLenet, OwnKernelsTrainLikeTheLibraries) {
   EXPECT_NEAR(loss("own"), loss("library"), 1e-4);
 }
 
+TEST_F(TrainLenet, Bfloat16TrainsLikeFloat32AndIsSaid) {
+  const auto loss = [&](const char* precision, const char* reduce_in) {
+    const Outcome outcome =
+        train({"--precision", precision, "--reduce-in", reduce_in, "--devices", "2", "--limit", "64",
+               "--batch-size", "32", "--epochs", "1", "--check-lockstep", "--json", path("run.json")});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    const bool said = outcome.out.find(std::string("products in ") + precision +
+                                       ", gradients summed over the "
+                                       "devices in " +
+                                       reduce_in) != std::string::npos;
+    EXPECT_EQ(said, std::string(precision) != "fp32") << outcome.out;
+    return json_lines("run.json").front().at("train_loss").get<double>();
+  };
+  const double fp32 = loss("fp32", "fp32");
+  // The mean loss of the first two steps, 2.3 or so: activations are rounded by 2^-8.
+  const double bf16 = loss("bf16", "bf16");
+  EXPECT_NEAR(bf16, fp32, 0.05);
+  EXPECT_NE(bf16, fp32);
+  EXPECT_EQ(loss("tf32", "fp32"), fp32) << "a CPU has no TF32";
+}
+
 TEST_F(TrainLenet, ReplicasStayInLockstep) {
   const Outcome outcome = train({"--devices", "3", "--batch-size", "16", "--epochs", "1", "--check-lockstep"},
                                 {"HOSTCUDA_DEVICES=2"});
@@ -145,9 +166,11 @@ TEST_F(TrainLenet, EndsCleanlyOnCtrlC) {
 TEST_F(TrainLenet, HelpTellsABeginnerTheOptions) {
   const Outcome outcome = run_program({TRAIN_LENET, "--help"});
   EXPECT_EQ(outcome.exit_code, 0);
-  for (const char* option : {"--devices", "--batch-size", "--lr", "--epochs", "--momentum", "--weight-decay",
-                             "--schedule", "--init", "--model", "--allreduce", "--math", "--seed",
-                             "--data-dir", "--limit", "--recipe", "--check-lockstep", "--quiet", "--json"})
+  for (const char* option :
+       {"--devices",   "--batch-size", "--lr",       "--epochs",    "--momentum", "--weight-decay",
+        "--schedule",  "--init",       "--model",    "--allreduce", "--math",     "--precision",
+        "--reduce-in", "--seed",       "--data-dir", "--limit",     "--recipe",   "--check-lockstep",
+        "--quiet",     "--json"})
     EXPECT_NE(outcome.out.find(option), std::string::npos) << option;
 }
 
@@ -192,6 +215,8 @@ INSTANTIATE_TEST_SUITE_P(
                     BadInput{"Schedule", {"--schedule", "cosin"}, "did you mean 'cosine'"},
                     BadInput{"Init", {"--init", "kaimng"}, "did you mean 'kaiming'"},
                     BadInput{"Math", {"--math", "onw"}, "did you mean 'own'"},
+                    BadInput{"Precision", {"--precision", "bf61"}, "did you mean 'bf16'"},
+                    BadInput{"ReduceIn", {"--reduce-in", "fp23"}, "did you mean 'fp32'"},
                     BadInput{"Recipe", {"--recipe", "articel"}, "did you mean 'article'"},
                     BadInput{"Option", {"--devcies", "2"}, "did you mean '--devices'"},
                     BadInput{"Word", {"two"}, "two"}, BadInput{"MissingValue", {"--lr"}, "--lr"}),
