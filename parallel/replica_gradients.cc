@@ -39,10 +39,11 @@ void ReplicaGradients::zero() {
   for (size_t r = 0; r < parameters_.size(); ++r)
     for (size_t p = 0; p < parameters_[r].size(); ++p) parameters_[r][p].set_grad(ranges_[r][p]);
   reduced_ = true;
+  zero_ = true;
 }
 
 void ReplicaGradients::prepare() {
-  if (reduced_)  // the sum so far counts once
+  if (reduced_ && !zero_)  // the sum so far counts once
     for (size_t r = 1; r < arenas_.size(); ++r) set_to_zero(arenas_[r]);
   for (size_t r = 0; r < parameters_.size(); ++r)
     for (size_t p = 0; p < parameters_[r].size(); ++p) {
@@ -51,6 +52,7 @@ void ReplicaGradients::prepare() {
       parameters_[r][p].set_grad(ranges_[r][p]);
     }
   reduced_ = false;
+  zero_ = false;
 }
 
 void ReplicaGradients::reduce() {

@@ -37,6 +37,7 @@ class ReplicaGradients {
   std::vector<Tensor> rounded_;  // what travels instead of the arenas; empty where they do
   Allreduce allreduce_;
   bool reduced_ = true;
+  bool zero_ = true;  // nothing was added since zero()
 };
 
 }  // namespace lockstep::parallel

@@ -27,8 +27,9 @@ std::string format_seconds(double seconds) {
   return fmt::format("{}:{:02}", total / 60, total % 60);
 }
 
-Progress::Progress(std::string label, int64_t steps, bool quiet)
+Progress::Progress(std::string label, int64_t done, int64_t steps, bool quiet)
     : label_(std::move(label)),
+      first_(done),
       steps_(steps),
       quiet_(quiet),
       terminal_(isatty(STDOUT_FILENO) == 1),
@@ -49,10 +50,11 @@ void Progress::show(int64_t step, double images_per_second, double loss) {
   if (quiet_) return;
   last_ = Clock::now();
   const double elapsed = std::chrono::duration<double>(last_ - start_).count();
-  const double left = step > 0 ? elapsed / static_cast<double>(step) * static_cast<double>(steps_ - step) : 0;
-  const std::string figures = fmt::format(" {:3.0f}%  {:.0f} images/s  loss {:.4f}  {} left",
-                                          100.0 * static_cast<double>(step) / static_cast<double>(steps_),
-                                          images_per_second, loss, format_seconds(left));
+  const double seconds_a_step = elapsed / static_cast<double>(std::max<int64_t>(step - first_, 1));
+  const std::string figures =
+      fmt::format(" {:3.0f}%  {:.0f} images/s  loss {:.4f}  {} left",
+                  100.0 * static_cast<double>(step) / static_cast<double>(steps_), images_per_second, loss,
+                  format_seconds(seconds_a_step * static_cast<double>(steps_ - step)));
   if (!terminal_) {
     fmt::print("{}{}\n", label_, figures);
     std::fflush(stdout);

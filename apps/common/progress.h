@@ -10,8 +10,8 @@ namespace lockstep::apps {
 
 class Progress {
  public:
-  // `steps` of an epoch named `label`; shows nothing when `quiet`.
-  Progress(std::string label, int64_t steps, bool quiet);
+  // `steps` of an epoch named `label`, of which `done` are over; shows nothing when `quiet`.
+  Progress(std::string label, int64_t done, int64_t steps, bool quiet);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -24,7 +24,7 @@ class Progress {
  private:
   using Clock = std::chrono::steady_clock;
   std::string label_;
-  int64_t steps_;
+  int64_t first_, steps_;
   bool quiet_;
   bool terminal_;
   bool drawn_ = false;

@@ -68,7 +68,8 @@ class Run {
     data_.shuffle(options_.seed, place_.epoch);
     const auto steps = static_cast<int64_t>(batches_.size());
     {
-      Progress progress(fmt::format("epoch {}/{}", place_.epoch + 1, options_.epochs), steps, options_.quiet);
+      Progress progress(fmt::format("epoch {}/{}", place_.epoch + 1, options_.epochs), place_.position, steps,
+                        options_.quiet);
       since_ = Clock::now();
       while (true) {
         if (interrupted()) {
