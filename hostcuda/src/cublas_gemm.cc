@@ -14,6 +14,7 @@
 #include "onednn.h"
 #include "onednn_operands.h"
 #include "onednn_rehearsal.h"
+#include "worker_scratch.h"
 
 namespace {
 
@@ -88,13 +89,11 @@ void multiply(const Product& p, const T* a, const T* b, TC* c) {
     dnnl_sgemm(p.transpose_b ? 'T' : 'N', p.transpose_a ? 'T' : 'N', p.n, p.m, p.k, p.alpha, b, p.ldb, a,
                p.lda, p.beta, c, p.ldc);
   } else {
-    thread_local std::vector<float> product;
-    const size_t count = static_cast<size_t>(p.m * p.n);
-    if (product.size() < count) product.resize(count);
+    float* const product = hostcuda::worker_scratch(p.m * p.n);
     hostcuda::multiply(
         {p.transpose_a, p.transpose_b, p.m, p.n, p.k, p.lda, p.ldb, hostcuda::onednn::call_threads()}, a, b,
-        product.data());
-    blend(p, product.data(), c);
+        product);
+    blend(p, product, c);
   }
 }
 

@@ -68,7 +68,8 @@ dl_phdr_info executable() {
 }
 
 // __shared__ is `static thread_local` and never initialised. Variables inside functions are mangled as _ZZ;
-// hostcuda's own and the libraries' are none of ours.
+// hostcuda's own and the libraries' are none of ours. (Other host code must keep none: checked mode would
+// poison it.)
 bool is_shared_variable(const ElfW(Sym) & symbol, std::string_view name) {
   if (ELF64_ST_TYPE(symbol.st_info) != STT_TLS || symbol.st_value < table().initialised_bytes) return false;
   if (!name.starts_with("_ZZ")) return false;
