@@ -16,13 +16,10 @@
 #include <string_view>
 
 #include "kernels/check.h"
+#include "nn/data/open_file.h"
 
 namespace lockstep::data {
 namespace {
-
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
 
 struct EndInflate {
   void operator()(z_stream* stream) const {
@@ -34,13 +31,7 @@ struct EndInflate {
 // The bytes of a file, unpacked where its first two bytes are gzip's.
 class ByteSource {
  public:
-  explicit ByteSource(const std::filesystem::path& path) : name_(path.string()) {
-    std::error_code ignored;  // what cannot be asked about cannot be opened either: fopen says why
-    const auto status = std::filesystem::status(path, ignored);
-    if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
-      throw Error(fmt::format("{}: found a directory or device, expected a regular file", name_));
-    file_.reset(std::fopen(path.c_str(), "rb"));
-    if (!file_) throw Error(fmt::format("{}: cannot open: {}", name_, std::strerror(errno)));
+  explicit ByteSource(const std::filesystem::path& path) : name_(path.string()), file_(open_file(path)) {
     fill();
     if (buffered_.empty())
       throw Error(fmt::format("{}: offset 0: found an empty file, expected an IDX file", name_));
@@ -126,7 +117,7 @@ class ByteSource {
   }
 
   std::string name_;
-  std::unique_ptr<std::FILE, CloseFile> file_;
+  File file_;
   std::unique_ptr<z_stream, EndInflate> stream_;  // null where the file is plain
   std::array<uint8_t, 1 << 16> buffer_;
   std::span<uint8_t> buffered_;  // the part of buffer_ that is still to be used

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "kernels/check.h"
+#include "nn/data/open_file.h"
 #include "nn/data/replace_file.h"
 #include "nn/data/safetensors_header.h"
 
@@ -26,20 +27,11 @@ static_assert(std::endian::native == std::endian::little, "values are copied as 
 
 constexpr int64_t kLengthBytes = 8;
 
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
 class InputFile {
  public:
-  explicit InputFile(const std::filesystem::path& path) : name_(path.string()) {
-    std::error_code ignored;  // what cannot be asked about cannot be opened either: fopen says why
-    const auto status = std::filesystem::status(path, ignored);
-    if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
-      throw Error(fmt::format("{}: found a directory or device, expected a regular file", name_));
-    file_.reset(std::fopen(path.c_str(), "rb"));
+  explicit InputFile(const std::filesystem::path& path) : name_(path.string()), file_(open_file(path)) {
     struct stat found;
-    if (!file_ || fstat(fileno(file_.get()), &found) != 0)
+    if (fstat(fileno(file_.get()), &found) != 0)
       throw Error(fmt::format("{}: cannot open: {}", name_, std::strerror(errno)));
     size_ = found.st_size;
   }
@@ -61,7 +53,7 @@ class InputFile {
 
  private:
   std::string name_;
-  std::unique_ptr<std::FILE, CloseFile> file_;
+  File file_;
   int64_t size_ = 0;
 };
 
