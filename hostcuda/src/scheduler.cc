@@ -18,11 +18,29 @@ int spinners_allowed() {
   return cores;
 }
 
+// The deadline of a wait. It counts in slices, so that time in which the whole process was stopped (Ctrl-Z, a
+// debugger) is one slice at most: what is waited for stood still as well.
+class Patience {
+ public:
+  // Seconds to wait now, before asking again: 0 once HOSTCUDA_TIMEOUT is used up.
+  double slice() {
+    const auto now = std::chrono::steady_clock::now();
+    left_ -= std::min(std::chrono::duration<double>(now - asked_).count(), kSlice);
+    asked_ = now;
+    return std::clamp(left_, 0.0, kSlice);
+  }
+
+ private:
+  static constexpr double kSlice = 0.1;
+  std::chrono::steady_clock::time_point asked_ = std::chrono::steady_clock::now();
+  double left_ = config().timeout;
+};
+
 // At exit, operations that run are let finish, since what they use is about to be destroyed; nothing new
 // starts. A device that timed out is not waited for again.
 void stop_at_exit() {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(config().timeout);
-  for (bool busy = true; busy && std::chrono::steady_clock::now() < deadline;) {
+  Patience patience;
+  for (bool busy = true; busy && patience.slice() > 0;) {
     busy = false;
     {
       Hold hold;
@@ -230,18 +248,17 @@ cudaError_t wait_for(const Marker& marker, Device& device) {
   Marker& point = const_cast<Marker&>(marker);
   release_work();
   if (!point.reached()) spin_while(point.state, 0);
-  const auto start = std::chrono::steady_clock::now();
+  Patience patience;
   while (!point.reached()) {
-    const double left =
-        config().timeout - std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (left <= 0) {
+    const double slice = patience.slice();
+    if (slice == 0) {
       Hold hold;
       describe_streams(config().timeout);
       fail(device, cudaErrorLaunchTimeout);
       return device.error;
     }
     point.sleepers.fetch_add(1);
-    futex_wait(point.state, 0, left);
+    futex_wait(point.state, 0, slice);
     point.sleepers.fetch_sub(1);
   }
   race::acquire(&marker);

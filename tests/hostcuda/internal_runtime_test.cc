@@ -1,7 +1,13 @@
 // What is hostcuda's own: its environment variables, the deadline of a wait, failed launches, and which way
 // peer copies go. Each case that ends a device runs in a process of its own.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <cstdlib>
 #include <stdexcept>
+#include <thread>
 
 #include <hostcuda/launch.h>
 #include <hostcuda/statistics.h>
@@ -47,6 +53,33 @@ int two_streams_wait_for_each_other() {
   EXPECT_EQ(cudaGetLastError(), cudaErrorLaunchTimeout);
   EXPECT_EQ(cudaGetLastError(), cudaErrorLaunchTimeout);
   std::_Exit(failures());  // the handles cannot be destroyed any more
+}
+
+// Another process stops this one in the middle of an operation, for twice as long as a wait may take.
+int stopped_while_it_waits() {
+  static std::atomic<bool> go{false};
+  const pid_t waiting = getpid(), other = fork();
+  if (other == 0) {
+    usleep(200'000);
+    kill(waiting, SIGSTOP);
+    usleep(2'000'000);
+    kill(waiting, SIGCONT);
+    _exit(0);
+  }
+  std::thread end_of_the_operation([other] {
+    waitpid(other, nullptr, 0);
+    go = true;
+  });
+  StreamHandle stream;
+  EXPECT_CUDA(cudaLaunchHostFunc(
+      stream,
+      [](void*) {
+        while (!go) usleep(1000);
+      },
+      nullptr));
+  EXPECT_CUDA(cudaStreamSynchronize(stream));
+  end_of_the_operation.join();
+  return failures();
 }
 
 int a_call_throws() {
@@ -125,6 +158,10 @@ TEST(Timeout, AWaitThatTakesTooLongEndsAndSaysWhoWaitsForWhat) {
       "HOSTCUDA_TIMEOUT", "0.3", two_streams_wait_for_each_other,
       "waited 0.3 s .HOSTCUDA_TIMEOUT.(.|\n)*which is in a host function(.|\n)*which waits for an "
       "event on stream");
+}
+
+TEST(Timeout, DoesNotCountWhileTheProcessIsStopped) {
+  EXPECT_IN_PROCESS("HOSTCUDA_TIMEOUT", "1", stopped_while_it_waits, "");
 }
 
 TEST(Failure, AnExceptionInALibraryCallEndsTheDeviceAndIsPrinted) {
