@@ -22,18 +22,10 @@ void count_into(const Tensor& correct, const Tensor& logits, const Tensor& label
   });
 }
 
-MakeModule hand_out(const std::vector<std::shared_ptr<nn::Module>>& replicas,
-                    const std::vector<Device>& devices) {
-  if (replicas.size() != devices.size())
-    throw Error(fmt::format("Trainer: {} replicas for {} devices", replicas.size(), devices.size()));
-  return [&replicas, next = size_t{0}](const Device&) mutable { return replicas[next++]; };
-}
-
 }  // namespace
 
-Trainer::Trainer(const std::vector<std::shared_ptr<nn::Module>>& replicas, const std::vector<Device>& devices,
-                 const TrainerSettings& settings)
-    : net_(hand_out(replicas, devices), devices,
+Trainer::Trainer(const MakeModule& make, const std::vector<Device>& devices, const TrainerSettings& settings)
+    : net_(make, devices,
            {.algorithm = settings.algorithm,
             .statistics = settings.statistics,
             .reduce_in = settings.reduce_in}),

@@ -4,7 +4,6 @@
 // most.
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "core/stream.h"
@@ -25,9 +24,8 @@ struct TrainerSettings {
 
 class Trainer {
  public:
-  // One replica a device. Replica 0's values are copied into the others, so only it needs initial ones.
-  Trainer(const std::vector<std::shared_ptr<nn::Module>>& replicas, const std::vector<Device>& devices,
-          const TrainerSettings& settings);
+  // One replica a device, made by `make`, with the values of replica 0 (DataParallel).
+  Trainer(const MakeModule& make, const std::vector<Device>& devices, const TrainerSettings& settings);
 
   // One step on a batch that is split into a shard a device (some may be empty, but not all).
   void step(const std::vector<data::LabelledBatch>& shards, float learning_rate);

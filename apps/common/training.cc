@@ -48,14 +48,19 @@ class Run {
         settings_(settings),
         data_(std::move(data)),
         batches_(data::batches(data_.train_rows(), options.batch_size)),
-        trainer_(make_replicas(make_model, devices), devices,
+        trainer_(make_model, devices,
                  {.make_optimizer = settings.make_optimizer,
                   .algorithm = settings.allreduce,
                   .label_smoothing = static_cast<float>(options.label_smoothing),
                   .max_gradient_norm = static_cast<float>(options.clip_norm),
                   .statistics = settings.statistics,
                   .reduce_in = settings.reduce_in}),
-        checkpoints_(checkpoints) {}
+        checkpoints_(checkpoints) {
+    if (options.sync_batch_norm && model().named_buffers().empty())
+      throw Error("--sync-batch-norm: this model has no batch norm");
+    nn::initialise(trainer_.net().module(), settings.init, options.seed);
+    trainer_.net().broadcast();
+  }
 
   const nn::Module& model() const { return *trainer_.replicas()[0]; }
   const Place& place() const { return place_; }
@@ -111,16 +116,6 @@ class Run {
   }
 
  private:
-  std::vector<std::shared_ptr<nn::Module>> make_replicas(const parallel::MakeModule& make_model,
-                                                         const std::vector<Device>& devices) {
-    std::vector<std::shared_ptr<nn::Module>> replicas;
-    for (const Device& device : devices) replicas.push_back(make_model(device));
-    if (options_.sync_batch_norm && replicas[0]->named_buffers().empty())
-      throw Error("--sync-batch-norm: this model has no batch norm");
-    nn::initialise(*replicas[0], settings_.init, options_.seed);
-    return replicas;
-  }
-
   void step() {
     const auto steps_an_epoch = static_cast<int64_t>(batches_.size());
     const data::Batch& rows = batches_[static_cast<size_t>(place_.position)];

@@ -37,7 +37,8 @@ struct Training {
 
   explicit Training(int k, uint64_t seed = 1)
       : devices(make_devices(k)),
-        trainer(replicas(devices, seed), devices, {.make_optimizer = [](std::vector<Tensor> parameters) {
+        trainer([seed](const Device& device) { return make_net(device, seed); }, devices,
+                {.make_optimizer = [](std::vector<Tensor> parameters) {
                   return std::make_unique<nn::Adam>(std::move(parameters),
                                                     kernels::AdamSettings{.learning_rate = 0});
                 }}) {
@@ -51,12 +52,6 @@ struct Training {
       data.emplace_back(images, labels, kSide, kSide, data::Normalisation{0.5F, 0.3F}, device);
       data.back().set_order(order);
     }
-  }
-
-  static std::vector<std::shared_ptr<nn::Module>> replicas(const std::vector<Device>& on, uint64_t seed) {
-    std::vector<std::shared_ptr<nn::Module>> made;
-    for (const Device& device : on) made.push_back(make_net(device, seed));
-    return made;
   }
 
   // Of all rows, and then of one, which leaves the other replicas without any.

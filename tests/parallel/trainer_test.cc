@@ -61,13 +61,9 @@ struct Training {
                     const TrainerSettings& settings = with_sgd())
       : devices(make_devices(k)),
         data(random_data(devices)),
-        trainer(replicas(devices, variant), devices, settings) {}
-
-  static std::vector<std::shared_ptr<nn::Module>> replicas(const std::vector<Device>& on, nn::LeNet variant) {
-    std::vector<std::shared_ptr<nn::Module>> made;
-    for (const Device& device : on) made.push_back(nn::lenet(variant, device));
-    nn::initialise(*made[0], nn::Init::kaiming, 5);
-    return made;
+        trainer([variant](const Device& device) { return nn::lenet(variant, device); }, devices, settings) {
+    nn::initialise(trainer.net().module(), nn::Init::kaiming, 5);
+    trainer.net().broadcast();
   }
 
   // A step on the first `rows` rows.
