@@ -115,8 +115,8 @@ std::string device_summary(const std::vector<Device>& devices) {
   const size_t asked = devices.size();
   const size_t used = std::min(asked, static_cast<size_t>(physical));
   if (asked <= used) return fmt::format("{} device{}: {}", asked, asked == 1 ? "" : "s", properties.name);
-  return fmt::format("{} logical devices that share {} physical one{}: {}", asked, used, used == 1 ? "" : "s",
-                     properties.name);
+  return fmt::format("{} logical devices that share {} physical one{}:\n  {}", asked, used,
+                     used == 1 ? "" : "s", properties.name);
 }
 
 PhysicalDeviceGuard::PhysicalDeviceGuard(int physical) {

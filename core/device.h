@@ -47,7 +47,7 @@ std::vector<Device> make_devices(int count);
 
 int physical_device_count();
 
-// One line for people: "2 logical devices that share 1 physical one: NVIDIA H200".
+// For people: "1 device: NVIDIA H200"; where several share one, what they share is a line of its own.
 std::string device_summary(const std::vector<Device>& devices);
 
 // Makes a physical device current, and the one before it again at the end of the scope.
