@@ -1,11 +1,8 @@
 // PyTorch itself reads what we export and computes our logits, and we compute those of weights that it wrote.
-// Runs where Python has torch and safetensors: LOCKSTEP_PYTHON, or python3.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
 #include <random>
 
 #include "apps/common/models.h"
@@ -13,8 +10,7 @@
 #include "core/autograd.h"
 #include "nn/init.h"
 #include "nn/pytorch.h"
-#include "tests/apps/program.h"
-#include "tests/nn/idx_files.h"
+#include "tests/peer/pytorch_peer.h"
 
 namespace lockstep::apps {
 namespace {
@@ -51,54 +47,21 @@ void disturb(const nn::Module& module, std::mt19937& random) {
   for (const nn::Buffer& buffer : module.named_buffers()) add_noise(buffer.value);
 }
 
-class PyTorchPeer : public testing::Test {
- protected:
-  void SetUp() override {
-    const char* named = std::getenv("LOCKSTEP_PYTHON");
-    python_ = named != nullptr && *named != '\0' ? named : "python3";
-    const Outcome found = run_program({"/usr/bin/env", python_, "-c", "import safetensors, torch"});
-    if (found.exit_code != 0)
-      GTEST_SKIP() << python_ << " does not have torch and safetensors: set LOCKSTEP_PYTHON to one that does";
-  }
-
-  std::vector<float> values(const std::string& file, const std::string& tensor_name) const {
-    for (const data::HostTensor& tensor : data::read_safetensors(folder_.path() / file).tensors)
-      if (tensor.name == tensor_name) {
-        std::vector<float> values(tensor.bytes.size() / sizeof(float));
-        std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
-        return values;
-      }
-    throw Error(file + " has no tensor " + tensor_name);
-  }
-
-  // Both compute in float32, in different orders of summation.
-  static void expect_close(const std::vector<float>& ours, const std::vector<float>& theirs) {
-    ASSERT_EQ(ours.size(), theirs.size());
-    float largest = 0;
-    for (const float value : theirs) largest = std::max(largest, std::abs(value));
-    EXPECT_GT(largest, 0);
-    for (size_t i = 0; i < ours.size(); ++i) EXPECT_NEAR(ours[i], theirs[i], 1e-4F * largest) << i;
-  }
-
-  std::string python_;
-  data::TemporaryFolder folder_;
-};
+// Both compute in float32, in different orders of summation.
+void expect_close(const std::vector<float>& ours, const std::vector<float>& theirs) {
+  ASSERT_EQ(ours.size(), theirs.size());
+  float largest = 0;
+  for (const float value : theirs) largest = std::max(largest, std::abs(value));
+  EXPECT_GT(largest, 0);
+  for (size_t i = 0; i < ours.size(); ++i) EXPECT_NEAR(ours[i], theirs[i], 1e-4F * largest) << i;
+}
 
 TEST_F(PyTorchPeer, ComputesOurLogitsFromOurExportAndWeItsFromItsOwn) {
   SCOPED_TRACE(testing::Message() << "seed " << kSeed);
   std::mt19937 random(kSeed);
   const Device device = make_devices(1)[0];
   const NoGrad no_grad;
-  std::normal_distribution<float> normal;
-  std::vector<float> pixels(kImages * kSide * kSide);
-  for (float& pixel : pixels) pixel = normal(random);
-  const Tensor x = Tensor::from_host(pixels, {kImages, kSide, kSide, 1}, device);
-  data::HostTensor images{.name = "x",
-                          .dtype = data::StoredType::f32,
-                          .shape = x.shape(),
-                          .bytes = std::vector<std::byte>(x.bytes())};
-  std::memcpy(images.bytes.data(), pixels.data(), images.bytes.size());
-  data::write_safetensors(folder_.path() / "images.safetensors", {images});
+  const Tensor x = images(kImages, kSide, random, device);
 
   std::vector<std::shared_ptr<nn::Module>> modules;
   for (const auto& [name, description] : cases()) {
@@ -112,8 +75,7 @@ TEST_F(PyTorchPeer, ComputesOurLogitsFromOurExportAndWeItsFromItsOwn) {
                             model.description);
   }
 
-  const Outcome peer = run_program({"/usr/bin/env", python_, PYTORCH_MODELS, folder_.path().string()});
-  ASSERT_EQ(peer.exit_code, 0) << peer.error;
+  ASSERT_NO_FATAL_FAILURE(run_python("pytorch_models.py"));
 
   for (size_t i = 0; i < cases().size(); ++i) {
     const auto& [name, description] = cases()[i];
@@ -121,8 +83,7 @@ TEST_F(PyTorchPeer, ComputesOurLogitsFromOurExportAndWeItsFromItsOwn) {
     nn::Module& module = *modules[i];
     expect_close(module(x).to_host<float>(), values(name + ".logits.safetensors", "logits"));
     const std::string theirs = name + ".theirs.safetensors";
-    nn::load_pytorch_state_dict(module, pytorch_names(description),
-                                data::read_safetensors(folder_.path() / theirs).tensors, theirs);
+    nn::load_pytorch_state_dict(module, pytorch_names(description), tensors(theirs), theirs);
     expect_close(module(x).to_host<float>(), values(name + ".their_logits.safetensors", "logits"));
   }
 }
