@@ -7,15 +7,15 @@
 namespace hostcuda {
 namespace {
 
-ConvolutionProblem in_float(ConvolutionProblem problem) {
+const Convolution& float_convolution(ConvolutionProblem problem) {
   problem.arithmetic = Arithmetic::float32;
-  return problem;
+  return Convolution::get(problem);
 }
 
 }  // namespace
 
 Bfloat16Convolution::Bfloat16Convolution(const ConvolutionProblem& p)
-    : Convolution(p), float_convolution_(Convolution::get(in_float(p))) {}
+    : Convolution(p), float_convolution_(float_convolution(p)) {}
 
 void Bfloat16Convolution::compute(float alpha, ConvolutionData data, void*, float beta) const {
   struct Operand {
