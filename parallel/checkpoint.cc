@@ -86,7 +86,7 @@ void add_prefixed(std::vector<HostTensor>& all, const std::string& prefix,
   }
 }
 
-const std::string& entry(const Metadata& metadata, const std::string& key, const fs::path& path) {
+const std::string& entry(const Metadata& metadata, const char* key, const fs::path& path) {
   const auto found = metadata.find(key);
   if (found == metadata.end())
     throw Error(fmt::format("{}: is not Lockstep's: its metadata have no \"{}\"", path.string(), key));

@@ -1,6 +1,7 @@
 // Names and layout of PyTorch: each element lands where PyTorch's indices say, and comes back.
 #include "nn/pytorch.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,10 +38,10 @@ void fill(const Module& module) {
   for (const Buffer& buffer : module.named_buffers()) number(buffer.value);
 }
 
-const HostTensor& find(const std::vector<HostTensor>& tensors, const std::string& name) {
+const HostTensor& find(const std::vector<HostTensor>& tensors, const char* name) {
   for (const HostTensor& tensor : tensors)
     if (tensor.name == name) return tensor;
-  throw Error("no tensor " + name);
+  throw Error(fmt::format("no tensor {}", name));
 }
 
 std::vector<float> values_of(const HostTensor& tensor) {
