@@ -32,6 +32,15 @@ class Help : public CLI::Formatter {
     }
     return text + "\n";
   }
+
+  std::string make_option_opts(const CLI::Option* option) const override {  // versions of CLI11 differ here
+    if (option->get_type_size() == 0) return "";
+    std::string text = " " + option->get_type_name();
+    if (!option->get_default_str().empty()) text += "=" + option->get_default_str();
+    if (option->get_expected_max() > 1) text += " ...";
+    if (option->get_required()) text += " REQUIRED";
+    return text;
+  }
 };
 
 }  // namespace

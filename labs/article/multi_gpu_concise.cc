@@ -85,8 +85,7 @@ void train(const d2l::Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return d2l::main(
-      "multi_gpu_concise",
-      "ResNet-18 on Fashion-MNIST on several devices, with DataParallel: both articles' program.",
-      {.devices = 2, .batch_size = 256, .lr = 0.1F}, argc, argv, train);
+  return d2l::main("multi_gpu_concise",
+                   "ResNet-18 on several devices, with DataParallel: both articles' program.",
+                   {.devices = 2, .batch_size = 256, .lr = 0.1F}, argc, argv, train);
 }

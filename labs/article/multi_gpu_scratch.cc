@@ -125,6 +125,6 @@ void train(const d2l::Arguments& arguments) {
 
 int main(int argc, char** argv) {
   return d2l::main("multi_gpu_scratch",
-                   "LeNet on Fashion-MNIST on several devices, from scratch: the PyTorch article's program.",
+                   "LeNet on several devices, from scratch: the PyTorch article's program.",
                    {.devices = 2, .batch_size = 256, .lr = 0.1F}, argc, argv, train);
 }
