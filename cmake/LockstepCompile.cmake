@@ -8,6 +8,7 @@ if(NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU OR CMAKE_CXX_COMPILER_VERSION VERSION_
   set(lockstep_nvcc_warnings -Werror=all-warnings)
 endif()
 if(LOCKSTEP_SANITIZE)
+  list(APPEND lockstep_warnings -Wno-maybe-uninitialized)  # with sanitizers, g++ sees it in std::regex
   add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
 endif()
