@@ -20,6 +20,11 @@ if(LOCKSTEP_BACKEND STREQUAL host)
   target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-fno-trapping-math;-fno-math-errno;-Wno-unknown-pragmas>")
   if(LOCKSTEP_NATIVE)
     target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-march=native>")
+    # g++ 12 before 12.3 makes {1, 1, 1, 1} of the constant {1, 1, 0, 0} (int64) where it moves 32 bytes at once.
+    if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64
+       AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12 AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12.3)
+      target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-mmove-max=128;-mstore-max=128>")
+    endif()
   endif()
 endif()
 
