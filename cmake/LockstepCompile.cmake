@@ -3,9 +3,10 @@
 # keep their order).
 add_library(lockstep_options INTERFACE)
 set(lockstep_warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
+set(lockstep_cuda_options --extended-lambda)
 if(NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU OR CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   list(APPEND lockstep_warnings -Werror)
-  set(lockstep_nvcc_warnings -Werror=all-warnings)
+  list(APPEND lockstep_cuda_options -Werror=all-warnings)
 endif()
 if(LOCKSTEP_SANITIZE)
   list(APPEND lockstep_warnings -Wno-maybe-uninitialized)  # with sanitizers, g++ sees it in std::regex
@@ -15,7 +16,7 @@ endif()
 target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${lockstep_warnings}>")
 list(JOIN lockstep_warnings "," lockstep_warnings_through_nvcc)
 target_compile_options(
-  lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:--extended-lambda;${lockstep_nvcc_warnings};-Xcompiler=${lockstep_warnings_through_nvcc},-Wno-unknown-pragmas>")
+  lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:${lockstep_cuda_options};-Xcompiler=${lockstep_warnings_through_nvcc},-Wno-unknown-pragmas>")
 if(LOCKSTEP_BACKEND STREQUAL host)
   target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-fno-trapping-math;-fno-math-errno;-Wno-unknown-pragmas>")
   if(LOCKSTEP_NATIVE)

@@ -16,7 +16,6 @@ namespace lockstep::apps {
 namespace {
 
 constexpr int kClasses = data::kFashionMnistClasses;
-constexpr int64_t kBatch = 250;  // small: ResNet-18 needs 200 kB an image for each of its first layers
 
 }  // namespace
 
@@ -29,8 +28,8 @@ std::vector<float> logits_of(nn::Module& module, const data::ImageData& images, 
   std::iota(in_order.begin(), in_order.end(), 0);
   resident.set_order(in_order);
   std::vector<float> all;
-  for (int64_t begin = 0; begin < images.rows; begin += kBatch) {
-    const int64_t rows = std::min(kBatch, images.rows - begin);
+  for (int64_t begin = 0; begin < images.rows; begin += kEvaluationBatch) {
+    const int64_t rows = std::min(kEvaluationBatch, images.rows - begin);
     const Tensor logits = module.forward(resident.batch(begin, rows).x);
     if (logits.shape() != Shape{rows, kClasses})
       throw Error(

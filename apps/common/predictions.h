@@ -10,6 +10,10 @@
 
 namespace lockstep::apps {
 
+// Images at a time where no gradients are needed: few, since ResNet-18 needs 200 kB an image for each of its
+// first layers.
+inline constexpr int64_t kEvaluationBatch = 100;
+
 // The logits of all images, [rows, classes] row-major; the module is in evaluation mode. Images are
 // normalised as in training. Throws Error for a module that does not have Fashion-MNIST's classes, and where
 // a logit is no finite number.

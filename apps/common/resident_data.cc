@@ -3,15 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "apps/common/predictions.h"
 #include "parallel/replicas.h"
 #include "parallel/trainer.h"
 
 namespace lockstep::apps {
-namespace {
-
-constexpr int64_t kTestBatch = 250;  // small: ResNet-18 needs 200 kB an image for each of its first layers
-
-}  // namespace
 
 ResidentData::ResidentData(const data::FashionMnist& images, const std::vector<Device>& devices)
     : devices_(devices), train_rows_(images.train.rows), test_rows_(images.test.rows) {
@@ -51,7 +47,7 @@ std::vector<data::LabelledBatch> ResidentData::shards(const data::Batch& rows,
 }
 
 double ResidentData::test_accuracy(const parallel::DataParallel& net) const {
-  const int64_t right = parallel::count_correct(net, test_, test_rows_, kTestBatch);
+  const int64_t right = parallel::count_correct(net, test_, test_rows_, kEvaluationBatch);
   return static_cast<double>(right) / static_cast<double>(test_rows_);
 }
 

@@ -43,8 +43,8 @@ TEST_F(PyTorchPeer, TakesTenStepsFromItsOwnWeightsAsWeDo) {
   ASSERT_NO_FATAL_FAILURE(run_python("pytorch_steps.py"));
   const Model model = named_model({{"model", "resnet18"}});
   const nn::PyTorchNames names = pytorch_names(model.description);
-  const auto net = model.make(device),
-             expected = model.make(device);  // gradients, and buffers after ten steps
+  const auto net = model.make(device);
+  const auto expected = model.make(device);  // holds gradients, and buffers after ten steps
   nn::load_pytorch_state_dict(*net, names, tensors("start.safetensors"), "start.safetensors");
   std::vector<data::HostTensor> state = tensors("expected.safetensors");
   std::erase_if(state, [](const data::HostTensor& tensor) { return tensor.name == "loss"; });
