@@ -4,7 +4,7 @@
 add_library(lockstep_options INTERFACE)
 set(lockstep_warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
 set(lockstep_cuda_options --extended-lambda)
-if(NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU OR CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   list(APPEND lockstep_warnings -Werror)
   list(APPEND lockstep_cuda_options -Werror=all-warnings)
 endif()
@@ -21,9 +21,9 @@ if(LOCKSTEP_BACKEND STREQUAL host)
   target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-fno-trapping-math;-fno-math-errno;-Wno-unknown-pragmas>")
   if(LOCKSTEP_NATIVE)
     target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-march=native>")
-    # g++ 12 before 12.3 makes {1, 1, 1, 1} of the constant {1, 1, 0, 0} (int64) where it moves 32 bytes at once.
+    # g++ 12.2 makes {1, 1, 1, 1} of the constant {1, 1, 0, 0} (int64) where it moves 32 bytes at once; 14 does not.
     if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64
-       AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12 AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12.3)
+       AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12 AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
       target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-mmove-max=128;-mstore-max=128>")
     endif()
   endif()
