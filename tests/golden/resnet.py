@@ -15,9 +15,8 @@ the two million values that meet a ReLU is so near 0 that it rounds to the other
 
 Large results are stored as sketches: sixteen sums over all elements, with signs that are the lower bits of word(2000, i).
 The mean square of the differences of two tensors' sketches estimates the square of the norm of their difference (Alon,
-Matias and Szegedy, 1999), so a sketch sees every element. The steps are SGD (lr 1e-5, momentum 0.9) on the same batch:
-small steps, because at larger ones a ReLU that rounds to the other side of 0 moves the tenth loss by more than 1e-4 in
-PyTorch's float32, too. Records, in double, with P a parameter or buffer name; the format is described in golden.h:
+Matias and Szegedy, 1999), so a sketch sees every element. The steps are those of
+sgd_steps.py. Records, in double, with P a parameter or buffer name; the format is described in golden.h:
 
   loss [10]                           the mean loss before each step
   grad.P [16], grad.P.norm            sketch and norm of the first step's gradient of the mean loss
@@ -38,9 +37,9 @@ folder_of_this = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [folder_of_this, os.path.join(folder_of_this, "../../bench/pytorch")]
 from lenet import write  # noqa: E402
 from models import resnet18  # noqa: E402
+from sgd_steps import sgd_steps  # noqa: E402
 
-ROWS, SIDE, STEPS = 16, 14, 10
-LR, MOMENTUM = 1e-5, 0.9
+ROWS, SIDE = 16, 14
 IMAGES, SIGNS = 1002, 2000  # streams
 
 
@@ -97,18 +96,8 @@ def run(dtype):
     initialise(net)
     net.to(dtype)
     x = torch.from_numpy(1.75 * values(IMAGES, ROWS * SIDE * SIDE)).reshape(ROWS, 1, SIDE, SIDE).to(dtype)
-    y = torch.arange(ROWS) * 3 % 10
-    optimizer = torch.optim.SGD(net.parameters(), lr=LR, momentum=MOMENTUM)
-    records, losses = OrderedDict(), []
-    for step in range(STEPS):
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(net(x), y)
-        loss.backward()
-        losses.append(loss.item())
-        if step == 0:
-            for name, parameter in net.named_parameters():
-                records[f"grad.{name}"] = to_lockstep(parameter.grad)
-        optimizer.step()
+    losses, gradients = sgd_steps(net, x)
+    records = OrderedDict((f"grad.{name}", to_lockstep(gradient)) for name, gradient in gradients.items())
     for name, buffer in net.named_buffers():
         if not name.endswith("num_batches_tracked"):
             records[f"buffer.{name}"] = to_lockstep(buffer)

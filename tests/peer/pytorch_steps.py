@@ -1,9 +1,8 @@
 """The other side of steps_test.cc: ten training steps of ResNet-18 from the weights that PyTorch draws.
 
-Usage: pytorch_steps.py FOLDER. It reads images.safetensors ("x", [n, height, width, channels]; the label of row r is
-3 r mod 10) and writes start.safetensors, the state_dict before the first step, and expected.safetensors: under a
+Usage: pytorch_steps.py FOLDER. It reads images.safetensors ("x", [n, height, width, channels]) and writes start.safetensors, the state_dict before the first step, and expected.safetensors: under a
 parameter's name its gradient in the first step, under a buffer's name its value after ten, and "loss", the mean loss
-before each step. The steps are plain SGD with momentum; all is computed in double, and stored in float32.
+before each step (golden/sgd_steps.py). All is computed in double, and stored in float32.
 """
 
 import pathlib
@@ -12,9 +11,9 @@ import sys
 import torch
 from pytorch_models import resnet18
 from safetensors.torch import load_file, save_file
-from torch import nn
 
-LR, MOMENTUM, STEPS = 1e-5, 0.9, 10
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "golden"))
+from sgd_steps import sgd_steps  # noqa: E402
 
 
 def main(folder):
@@ -24,17 +23,7 @@ def main(folder):
     save_file(net.state_dict(), folder / "start.safetensors")
     net.double()
     x = load_file(folder / "images.safetensors")["x"].permute(0, 3, 1, 2).double()
-    y = torch.arange(len(x)) * 3 % 10
-    optimizer = torch.optim.SGD(net.parameters(), lr=LR, momentum=MOMENTUM)
-    losses, expected = [], {}
-    for step in range(STEPS):
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(net(x), y)
-        loss.backward()
-        losses.append(loss.item())
-        if step == 0:
-            expected = {name: parameter.grad.clone() for name, parameter in net.named_parameters()}
-        optimizer.step()
+    losses, expected = sgd_steps(net, x)
     expected.update(net.named_buffers())
     expected["loss"] = torch.tensor(losses)
     save_file({name: tensor.float().contiguous() for name, tensor in expected.items()}, folder / "expected.safetensors")
