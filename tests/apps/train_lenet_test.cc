@@ -60,6 +60,9 @@ TEST_F(TrainLenet, ReportsEpochsAndTotals) {
                            "test accuracy", "weights sha256 "})
     EXPECT_NE(outcome.out.find(text), std::string::npos) << text << " is missing in\n" << outcome.out;
   EXPECT_EQ(outcome.out.find('\r'), std::string::npos) << "no bar is drawn where the output is no terminal";
+  std::istringstream printed(outcome.out);
+  for (std::string line; std::getline(printed, line);)
+    EXPECT_TRUE(line.size() <= 80 || line.find(folder()) != std::string::npos) << line;
 
   const auto lines = json_lines("run.json");
   ASSERT_EQ(lines.size(), 3U);
