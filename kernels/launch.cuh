@@ -64,11 +64,21 @@ inline unsigned elements_grid(int64_t n) {
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes, LaunchStream stream,
             Arguments&&... arguments) {
-  kernel<<<grid, block, shared_bytes, stream.stream>>>(static_cast<Parameters>(arguments)...);
-  const cudaError_t status = cudaGetLastError();
-  if (status != cudaSuccess)
+  // Not <<<>>>: that tells of a failure by the last error alone, where one that the caller left looks the
+  // same.
+  std::tuple<std::decay_t<Parameters>...> parameters(static_cast<Parameters>(arguments)...);
+  const cudaError_t status = std::apply(
+      [&](auto&... parameter) {
+        void* addresses[] = {&parameter..., nullptr};
+        return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, addresses, shared_bytes,
+                                stream.stream);
+      },
+      parameters);
+  if (status != cudaSuccess) {
+    (void)cudaGetLastError();  // thrown, so no later call may find it again
     lockstep::detail::throw_cuda(status, stream.site.function_name(), stream.site.file_name(),
                                  static_cast<int>(stream.site.line()));
+  }
 }
 
 template <int kThreads, typename Kernels, typename... Arguments>
@@ -221,10 +231,10 @@ __device__ T block_reduce(T value, T identity, Combine combine) {
 
 // Combines f(i) over a thread's share of [0, n). A thread that is the whole block keeps kPartials results
 // side by side: they vectorise without -ffast-math, and a sum of partial sums rounds less.
-template <int kThreads, int kPartials, typename F, typename Combine>
-__device__ float thread_reduce(int64_t n, float identity, F f, Combine combine) {
+template <int kThreads, int kPartials, typename T, typename F, typename Combine>
+__device__ T thread_reduce(int64_t n, T identity, F f, Combine combine) {
   if constexpr (kThreads == 1) {
-    float partial[kPartials];
+    T partial[kPartials];
     for (int lane = 0; lane < kPartials; ++lane) partial[lane] = identity;
     int64_t i = 0;
     for (; i + kPartials <= n; i += kPartials)
@@ -235,7 +245,7 @@ __device__ float thread_reduce(int64_t n, float identity, F f, Combine combine) 
       for (int lane = 0; lane < half; ++lane) partial[lane] = combine(partial[lane], partial[lane + half]);
     return partial[0];
   } else {
-    float result = identity;
+    T result = identity;
     for (int64_t i : block_stride<kThreads>(n)) result = combine(result, f(i));
     return result;
   }
@@ -266,10 +276,12 @@ __device__ inline float block_max(float value) {
   return detail::block_reduce<kThreads>(value, -__builtin_huge_valf(), detail::Max());
 }
 
-// The sum of f(i) over [0, n), in every thread of the block, in an order that depends on n alone.
+// The sum of f(i) over [0, n), in the type of f(i), in every thread of the block, in an order that depends on
+// n alone.
 template <int kThreads, int kPartials = 16, typename F>
-__device__ float block_sum(int64_t n, F f) {
-  return block_sum<kThreads>(detail::thread_reduce<kThreads, kPartials>(n, 0.0f, f, detail::Sum()));
+__device__ auto block_sum(int64_t n, F f) {
+  using T = decltype(f(n));
+  return block_sum<kThreads>(detail::thread_reduce<kThreads, kPartials>(n, T(0), f, detail::Sum()));
 }
 
 // The largest f(i) over [0, n), in every thread of the block; -infinity for n = 0. NaN is passed on.

@@ -1,5 +1,6 @@
 // Softmax and cross-entropy: a block takes a row, finds its maximum, sums the exponentials (kept in dlogits
 // until the sum is known), and writes loss and gradient. A row of 10 or of 1000 classes is work for one warp.
+// Only distances from the maximum are added up: beside a large logit the logarithm of the sum would be lost.
 #include "kernels/softmax.h"
 
 #include "kernels/exp.cuh"
@@ -34,11 +35,12 @@ __global__ void softmax_cross_entropy_kernel(const T* __restrict__ logits, const
       }
     }
     if (smoothing == 0.0f) {
-      if (is_block_leader<kThreads>()) row_loss[row] = logf(sum) + largest - to_float(z[label]);
+      if (is_block_leader<kThreads>()) row_loss[row] = logf(sum) + (largest - to_float(z[label]));
     } else {
-      const float below = block_sum<kThreads>(classes, [=](int64_t c) { return largest - to_float(z[c]); });
+      const float below =
+          block_sum<kThreads>(classes, [=](int64_t c) { return everywhere * (largest - to_float(z[c])); });
       if (is_block_leader<kThreads>())
-        row_loss[row] = logf(sum) + (1.0f - smoothing) * (largest - to_float(z[label])) + everywhere * below;
+        row_loss[row] = logf(sum) + (1.0f - smoothing) * (largest - to_float(z[label])) + below;
     }
   }
 }
