@@ -283,7 +283,21 @@ void CheckpointWriter::resume_from(int64_t step) {
     if (other > step) unusable_.push_back(other);
 }
 
-void CheckpointWriter::save(const Checkpoint& checkpoint) {
+void CheckpointWriter::write_state(const Checkpoint& checkpoint) const {
+  data::Safetensors state;
+  add_prefixed(state.tensors, kOptimizer, checkpoint.optimizer);
+  for (size_t r = 0; r < checkpoint.replicas.size(); ++r)
+    add_prefixed(state.tensors, replica_prefix(static_cast<int64_t>(r)), checkpoint.replicas[r]);
+  for (const auto& [key, value] : checkpoint.run) state.metadata[kRun + key] = value;
+  state.metadata["format"] = kStateFormat;
+  state.metadata["step"] = std::to_string(checkpoint.step);
+  state.metadata["replicas"] = std::to_string(checkpoint.replicas.size());
+  state.metadata["weights_sha256"] = sha256_of_file(weights_path(folder_, checkpoint.step));
+  state.metadata["sha256"] = digest_of(state);
+  data::write_safetensors(state_path(folder_, checkpoint.step), state.tensors, state.metadata);
+}
+
+void CheckpointWriter::save(const Checkpoint& checkpoint, Old old) {
   const fs::path weights_file = weights_path(folder_, checkpoint.step);
   const fs::path state_file = state_path(folder_, checkpoint.step);
   try {
@@ -292,18 +306,7 @@ void CheckpointWriter::save(const Checkpoint& checkpoint) {
     about["format"] = kWeightsFormat;
     about["step"] = std::to_string(checkpoint.step);
     data::write_safetensors(weights_file, checkpoint.weights, about);
-
-    data::Safetensors state;
-    add_prefixed(state.tensors, kOptimizer, checkpoint.optimizer);
-    for (size_t r = 0; r < checkpoint.replicas.size(); ++r)
-      add_prefixed(state.tensors, replica_prefix(static_cast<int64_t>(r)), checkpoint.replicas[r]);
-    for (const auto& [key, value] : checkpoint.run) state.metadata[kRun + key] = value;
-    state.metadata["format"] = kStateFormat;
-    state.metadata["step"] = std::to_string(checkpoint.step);
-    state.metadata["replicas"] = std::to_string(checkpoint.replicas.size());
-    state.metadata["weights_sha256"] = sha256_of_file(weights_file);
-    state.metadata["sha256"] = digest_of(state);
-    data::write_safetensors(state_file, state.tensors, state.metadata);
+    write_state(checkpoint);
   } catch (...) {
     std::error_code ignored;
     fs::remove(state_file, ignored);
@@ -311,16 +314,25 @@ void CheckpointWriter::save(const Checkpoint& checkpoint) {
     throw;
   }
   std::erase(unusable_, checkpoint.step);
+  if (old == Old::remove) remove_old(checkpoint.step);
+}
+
+void CheckpointWriter::replace_state(const Checkpoint& checkpoint) {
+  write_state(checkpoint);
   remove_old(checkpoint.step);
 }
 
-void CheckpointWriter::remove_old(int64_t newest) {
+void CheckpointWriter::remove(int64_t step) const {
+  fs::remove(state_path(folder_, step));  // first: weights alone are no checkpoint, but hold more
+  fs::remove(weights_path(folder_, step));
+}
+
+void CheckpointWriter::remove_old(int64_t newest) const {
   int64_t kept = 0;
   const std::vector<int64_t> steps = checkpoint_steps(folder_);
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     if (*step <= newest && kept == keep_) {
-      fs::remove(state_path(folder_, *step));  // first: weights alone are no checkpoint, but hold more
-      fs::remove(weights_path(folder_, *step));
+      remove(*step);
     } else if (std::ranges::find(unusable_, *step) == unusable_.end()) {
       ++kept;
     }

@@ -130,8 +130,8 @@ Trainer::Report Trainer::report() {
   return std::exchange(gathered_, Report{});
 }
 
-int64_t count_correct(const DataParallel& net, const std::vector<data::DeviceData>& data, int64_t rows,
-                      int64_t batch_size) {
+std::optional<int64_t> count_correct(const DataParallel& net, const std::vector<data::DeviceData>& data,
+                                     int64_t rows, int64_t batch_size, const WatchRows& watch) {
   const NoGrad no_grad;
   const size_t replicas = net.replicas().size();
   if (data.size() != replicas)
@@ -144,6 +144,7 @@ int64_t count_correct(const DataParallel& net, const std::vector<data::DeviceDat
   }
   size_t r = 0;
   for (int64_t begin = 0; begin < rows; begin += batch_size, r = (r + 1) % replicas) {
+    if (watch && !watch(begin)) return std::nullopt;
     const DeviceGuard guard(net.devices()[r]);
     net.devices()[r].synchronize();  // else the deadline of one wait would be that of the whole data set
     const data::LabelledBatch batch = data[r].batch(begin, std::min(batch_size, rows - begin));

@@ -4,6 +4,8 @@
 // most.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <vector>
 
 #include "core/stream.h"
@@ -69,10 +71,14 @@ class Trainer {
   Report gathered_;
 };
 
+// Called before each batch of an evaluation with the rows that are done; false ends it.
+using WatchRows = std::function<bool(int64_t rows)>;
+
 // Right answers over the first `rows` rows of the data's order, in batches of `batch_size`, which are dealt
 // out to the replicas in turn; data[r] is on device r. So every batch is the same computation for every
 // number of replicas, and so is the count, where their buffers are equal (DataParallel::combine_buffers).
-int64_t count_correct(const DataParallel& net, const std::vector<data::DeviceData>& data, int64_t rows,
-                      int64_t batch_size);
+// None where `watch` ended it.
+std::optional<int64_t> count_correct(const DataParallel& net, const std::vector<data::DeviceData>& data,
+                                     int64_t rows, int64_t batch_size, const WatchRows& watch = nullptr);
 
 }  // namespace lockstep::parallel

@@ -138,6 +138,21 @@ bool Checkpointing::due_after_epoch(const Place& place, bool last) const {
 
 void Checkpointing::save(const Place& place, parallel::Trainer& trainer) {
   if (!writer_ || place.step == saved_step_) return;
+  writer_->save(checkpoint_of(place, trainer));
+  saved_step_ = place.step;
+}
+
+void Checkpointing::save_before_evaluation(const Place& place, parallel::Trainer& trainer) {
+  if (!writer_ || place.step == saved_step_) return;
+  writer_->save(checkpoint_of(place, trainer), parallel::CheckpointWriter::Old::keep);
+  saved_step_ = place.step;
+}
+
+void Checkpointing::evaluated(const Place& place, parallel::Trainer& trainer) {
+  if (writer_ && place.step == saved_step_) writer_->replace_state(checkpoint_of(place, trainer));
+}
+
+parallel::Checkpoint Checkpointing::checkpoint_of(const Place& place, parallel::Trainer& trainer) const {
   const parallel::DataParallel& net = trainer.net();
   parallel::Checkpoint checkpoint{
       .step = place.step,
@@ -157,8 +172,7 @@ void Checkpointing::save(const Place& place, parallel::Trainer& trainer) {
                     {"options", Json(identity_.options).dump()},
                     {"machine", Json(identity_.machine).dump()},
                     {"rows_since_combined", Json(net.rows_since_combined()).dump()}};
-  writer_->save(checkpoint);
-  saved_step_ = place.step;
+  return checkpoint;
 }
 
 std::string Checkpointing::how_to_go_on() const {

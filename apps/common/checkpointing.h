@@ -39,12 +39,17 @@ class Checkpointing {
   // Saves, unless that has been done after this step. The trainer's reports up to here are in `place`.
   // Changes nothing in the run.
   void save(const Place& place, parallel::Trainer& trainer);
+  // The same before an evaluation. Nobody knows yet what these weights are worth, so the older checkpoints stay
+  // until evaluated(): then `place` has the result, and so has the checkpoint.
+  void save_before_evaluation(const Place& place, parallel::Trainer& trainer);
+  void evaluated(const Place& place, parallel::Trainer& trainer);
 
   // How an interrupted run goes on: "" where it has no checkpoints.
   std::string how_to_go_on() const;
 
  private:
   void find();
+  parallel::Checkpoint checkpoint_of(const Place& place, parallel::Trainer& trainer) const;
   void print_note(const Place& place) const;
 
   const Options& options_;

@@ -27,10 +27,10 @@ std::string format_seconds(double seconds) {
   return fmt::format("{}:{:02}", total / 60, total % 60);
 }
 
-Progress::Progress(std::string label, int64_t done, int64_t steps, bool quiet)
+Progress::Progress(std::string label, int64_t done, int64_t total, bool quiet)
     : label_(std::move(label)),
       first_(done),
-      steps_(steps),
+      total_(total),
       quiet_(quiet),
       terminal_(isatty(STDOUT_FILENO) == 1),
       start_(Clock::now()),
@@ -46,29 +46,29 @@ bool Progress::due() const {
   return !quiet_ && Clock::now() - last_ >= (terminal_ ? kTerminalPause : kLinePause);
 }
 
-void Progress::show(int64_t step, double images_per_second, double loss) {
+void Progress::show(int64_t done, const std::string& figures) {
   if (quiet_) return;
   last_ = Clock::now();
-  const double elapsed = std::chrono::duration<double>(last_ - start_).count();
-  const double seconds_a_step = elapsed / static_cast<double>(std::max<int64_t>(step - first_, 1));
-  const std::string figures =
-      fmt::format(" {:3.0f}%  {:.0f} images/s  loss {:.4f}  {} left",
-                  100.0 * static_cast<double>(step) / static_cast<double>(steps_), images_per_second, loss,
-                  format_seconds(seconds_a_step * static_cast<double>(steps_ - step)));
+  const double each = seconds() / static_cast<double>(std::max<int64_t>(done - first_, 1));
+  const std::string text = fmt::format(" {:3.0f}%  {}  {} left",
+                                       100.0 * static_cast<double>(done) / static_cast<double>(total_),
+                                       figures, format_seconds(each * static_cast<double>(total_ - done)));
   if (!terminal_) {
-    fmt::print("{}{}\n", label_, figures);
+    fmt::print("{}{}\n", label_, text);
     std::fflush(stdout);
     return;
   }
-  const int room = terminal_columns() - static_cast<int>(label_.size() + figures.size()) - 4;
+  const int columns = terminal_columns();
+  const int room = columns - static_cast<int>(label_.size() + text.size()) - 4;
   std::string bar;
   if (room >= 8) {
     const int width = std::min(room, 40);
-    const auto filled = static_cast<int>(width * step / steps_);
+    const auto filled = static_cast<int>(width * done / total_);
     bar = fmt::format(" [{}{}]", std::string(static_cast<size_t>(filled), '='),
                       std::string(static_cast<size_t>(width - filled), ' '));
   }
-  fmt::print("\r\033[K{}{}{}", label_, bar, figures);
+  // A line that wraps could not be redrawn.
+  fmt::print("\r\033[K{:.{}}", label_ + bar + text, columns - 1);
   std::fflush(stdout);
   drawn_ = true;
 }

@@ -1,5 +1,5 @@
-// What a training run shows while an epoch is going on: a bar that is redrawn in place on a terminal, a line
-// now and then where the output is none.
+// What a run shows while an epoch or an evaluation is going on: a bar that is redrawn in place on a terminal, a
+// line now and then where the output is none.
 #pragma once
 
 #include <chrono>
@@ -10,21 +10,22 @@ namespace lockstep::apps {
 
 class Progress {
  public:
-  // `steps` of an epoch named `label`, of which `done` are over; shows nothing when `quiet`.
-  Progress(std::string label, int64_t done, int64_t steps, bool quiet);
+  // `total` of something named `label`, of which `done` are over; shows nothing when `quiet`.
+  Progress(std::string label, int64_t done, int64_t total, bool quiet);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   // True when it is time to show again; the caller then gathers figures (which waits for the device).
   bool due() const;
-  // `step` steps are done, at `images_per_second`, with the mean loss so far.
-  void show(int64_t step, double images_per_second, double loss);
+  // `done` are over now; `figures` is what else there is to say.
+  void show(int64_t done, const std::string& figures);
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
  private:
   using Clock = std::chrono::steady_clock;
   std::string label_;
-  int64_t first_, steps_;
+  int64_t first_, total_;
   bool quiet_;
   bool terminal_;
   bool drawn_ = false;

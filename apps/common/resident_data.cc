@@ -5,7 +5,6 @@
 
 #include "apps/common/predictions.h"
 #include "parallel/replicas.h"
-#include "parallel/trainer.h"
 
 namespace lockstep::apps {
 
@@ -46,9 +45,11 @@ std::vector<data::LabelledBatch> ResidentData::shards(const data::Batch& rows,
   return shards;
 }
 
-double ResidentData::test_accuracy(const parallel::DataParallel& net) const {
-  const int64_t right = parallel::count_correct(net, test_, test_rows_, kEvaluationBatch);
-  return static_cast<double>(right) / static_cast<double>(test_rows_);
+std::optional<double> ResidentData::test_accuracy(const parallel::DataParallel& net,
+                                                  const parallel::WatchRows& watch) const {
+  const auto right = parallel::count_correct(net, test_, test_rows_, kEvaluationBatch, watch);
+  if (!right) return std::nullopt;
+  return static_cast<double>(*right) / static_cast<double>(test_rows_);
 }
 
 }  // namespace lockstep::apps

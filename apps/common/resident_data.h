@@ -1,13 +1,14 @@
 // The data set on every device, training and test: what a step and an evaluation read.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "core/device.h"
 #include "nn/data/device_data.h"
 #include "nn/data/fashion_mnist.h"
 #include "nn/data/shuffle.h"
-#include "parallel/data_parallel.h"
+#include "parallel/trainer.h"
 
 namespace lockstep::apps {
 
@@ -25,8 +26,9 @@ class ResidentData {
   // `augmentation` says, by (seed, epoch, image) alone.
   std::vector<data::LabelledBatch> shards(const data::Batch& rows,
                                           const kernels::Augmentation& augmentation) const;
-  // Share of the test images that the network classifies right, on all its devices together.
-  double test_accuracy(const parallel::DataParallel& net) const;
+  // Share of the test images that the network classifies right, on all its devices together; none where
+  // `watch` ended it.
+  std::optional<double> test_accuracy(const parallel::DataParallel& net, const parallel::WatchRows& watch) const;
 
  private:
   std::vector<Device> devices_;

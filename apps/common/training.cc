@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <span>
 
 #include "apps/common/checkpointing.h"
@@ -68,54 +69,80 @@ class Run {
   // Where --resume asks for it, goes to the place of the newest checkpoint.
   void resume() { place_ = checkpoints_.resume(trainer_); }
 
-  // Trains what is left of an epoch, and evaluates. False where Ctrl-C ended it.
+  // Trains what is left of an epoch, saves it where that is due, and evaluates. False where it was asked to stop;
+  // then everything so far is saved, where there are checkpoints.
   bool epoch() {
+    if (!train_epoch()) {
+      collect();
+      checkpoints_.save(place_, trainer_);
+      return false;
+    }
+    trainer_.net().combine_buffers();
+    if (checkpoints_.due_after_epoch(place_, place_.epoch + 1 == options_.epochs))
+      checkpoints_.save_before_evaluation(place_, trainer_);
+    const std::optional<double> accuracy = evaluate();
+    if (!accuracy) {
+      checkpoints_.save_before_evaluation(place_, trainer_);
+      return false;
+    }
+    end_epoch(*accuracy);
+    checkpoints_.evaluated(place_, trainer_);
+    return true;
+  }
+
+ private:
+  // False where it was asked to stop.
+  bool train_epoch() {
     data_.shuffle(options_.seed, place_.epoch);
     const auto steps = static_cast<int64_t>(batches_.size());
-    {
-      Progress progress(fmt::format("epoch {}/{}", place_.epoch + 1, options_.epochs), place_.position, steps,
-                        options_.quiet);
-      since_ = Clock::now();
-      while (true) {
-        if (interrupted()) {
-          save();
-          return false;
-        }
-        if (place_.position == steps) break;
-        step();
-        if (options_.check_lockstep) check_lockstep();
-        if (place_.position < steps && checkpoints_.due_in_epoch(place_)) save();
-        if (progress.due()) {
-          collect();
-          progress.show(place_.position, static_cast<double>(place_.sums.rows) / place_.seconds,
-                        place_.sums.mean_loss());
-        }
+    Progress progress(epoch_label(), place_.position, steps, options_.quiet);
+    since_ = Clock::now();
+    while (!interrupted()) {
+      if (place_.position == steps) {
+        collect();
+        return true;
       }
-      collect();
+      step();
+      if (options_.check_lockstep) check_lockstep();
+      if (place_.position < steps && checkpoints_.due_in_epoch(place_)) save();
+      if (progress.due()) {
+        collect();
+        progress.show(place_.position, fmt::format("{:.0f} images/s  loss {:.4f}",
+                                                   static_cast<double>(place_.sums.rows) / place_.seconds,
+                                                   place_.sums.mean_loss()));
+      }
     }
+    return false;
+  }
+
+  // The test accuracy; none where it was asked to stop.
+  std::optional<double> evaluate() {
+    Progress progress(epoch_label() + " test", 0, data_.test_rows(), options_.quiet);
+    return data_.test_accuracy(trainer_.net(), [&](int64_t rows) {
+      if (progress.due())
+        progress.show(rows, fmt::format("{:.0f} images/s", static_cast<double>(rows) / progress.seconds()));
+      return !interrupted();
+    });
+  }
+
+  std::string epoch_label() const { return fmt::format("epoch {}/{}", place_.epoch + 1, options_.epochs); }
+
+  void end_epoch(double test_accuracy) {
     const EpochSums& sums = place_.sums;
-    EpochResult result{.epoch = place_.epoch + 1,
-                       .train_loss = sums.mean_loss(),
-                       .train_accuracy = static_cast<double>(sums.correct) / static_cast<double>(sums.rows),
-                       .seconds = place_.seconds,
-                       .images_per_second = static_cast<double>(sums.rows) / place_.seconds,
-                       .allreduce_share = sums.allreduce_seconds / place_.seconds};
-    trainer_.net().combine_buffers();
-    result.test_accuracy = data_.test_accuracy(trainer_.net());
-    place_.results.push_back(result);
+    place_.results.push_back(
+        {.epoch = place_.epoch + 1,
+         .train_loss = sums.mean_loss(),
+         .train_accuracy = static_cast<double>(sums.correct) / static_cast<double>(sums.rows),
+         .test_accuracy = test_accuracy,
+         .seconds = place_.seconds,
+         .images_per_second = static_cast<double>(sums.rows) / place_.seconds,
+         .allreduce_share = sums.allreduce_seconds / place_.seconds});
     ++place_.epoch;
     place_.position = 0;
     place_.seconds = 0;
     place_.sums = {};
-    return true;
   }
 
-  void save_after_epoch() {
-    if (checkpoints_.due_after_epoch(place_, place_.epoch == options_.epochs))
-      checkpoints_.save(place_, trainer_);
-  }
-
- private:
   void step() {
     const auto steps_an_epoch = static_cast<int64_t>(batches_.size());
     const data::Batch& rows = batches_[static_cast<size_t>(place_.position)];
@@ -221,7 +248,9 @@ int train(const Options& options, const Model& model) {
       options, options.checkpoint.empty() ? RunIdentity() : identity(options, model, images, devices));
   Report report(options.json, options.quiet);
 
-  catch_interrupts();
+  catch_interrupts(fmt::format(
+      "stopping after this step; {}; Ctrl-C again ends at once",
+      options.checkpoint.empty() ? "nothing is saved without --checkpoint" : "a checkpoint will be written"));
   Run run(options, settings, devices, ResidentData(images, devices), model.make, checkpoints);
   if (!options.quiet) {
     fmt::print("{}\n", device_summary(devices));
@@ -244,7 +273,6 @@ int train(const Options& options, const Model& model) {
       return kExitInterrupted;
     }
     report.epoch(run.place().results.back());
-    run.save_after_epoch();
   }
   report.totals(totals_of(run.place(), devices, run.model()));
   return 0;

@@ -176,7 +176,8 @@ TEST_F(Checkpoints, AreMadeWhenTheRunIsAskedToStop) {
     // evaluation.
     EXPECT_TRUE(std::regex_match(
         outcome.error,
-        std::regex(fmt::format("interrupted after step {} \\(epoch \\d+\\); it is saved in {}: the same "
+        std::regex(fmt::format("stopping after this step; a checkpoint will be written; Ctrl-C again ends at once\n"
+                               "interrupted after step {} \\(epoch \\d+\\); it is saved in {}: the same "
                                "command with --resume goes on from here\n",
                                step, folder().string()))))
         << outcome.error;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <csignal>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,17 @@ struct Outcome {
 // `interrupt_after` set, `signal` is sent as soon as this text appears on the standard output.
 Outcome run_program(const std::vector<std::string>& command, const std::vector<std::string>& environment = {},
                     const std::string& interrupt_after = "", int signal = SIGINT);
+
+// The same; sends the signals, one right after the other, as soon as `when`, which is given the standard output
+// so far and asked again and again, says so.
+Outcome run_and_signal(const std::vector<std::string>& command, const std::vector<std::string>& environment,
+                       const std::function<bool(const std::string& out)>& when,
+                       const std::vector<int>& signals);
+
+// The same with a terminal, 80 columns wide, as standard output: `out` is all that it was sent.
+Outcome run_in_terminal(const std::vector<std::string>& command, const std::vector<std::string>& environment,
+                        const std::function<bool(const std::string& out)>& when = nullptr,
+                        const std::vector<int>& signals = {});
 
 // Runs a program without output and ends it with kill -9 after so many microseconds. Its exit code where it
 // was done before, else 128 + SIGKILL.

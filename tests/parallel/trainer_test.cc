@@ -254,14 +254,14 @@ TEST(Trainer, LeavesTheProcessesMemoryAsItIs) {
 
 TEST(CountCorrect, CountsEveryRowOnce) {
   Training training(1);
-  const int64_t right = count_correct(training.trainer.net(), training.data, kRows, 8);
+  const auto right = count_correct(training.trainer.net(), training.data, kRows, 8);
   EXPECT_EQ(count_correct(training.trainer.net(), training.data, kRows, kRows), right);
   EXPECT_LE(right, kRows);
 }
 
 TEST(CountCorrect, GivesTheSameCountOnEveryNumberOfDevices) {
   Training one(1);
-  const int64_t right = count_correct(one.trainer.net(), one.data, kRows, 4);
+  const auto right = count_correct(one.trainer.net(), one.data, kRows, 4);
   EXPECT_GT(right, 0);
   for (int k = 2; k <= 8; ++k) {  // 8 batches: on 7 devices one has two of them
     Training many(k);
@@ -289,6 +289,17 @@ TEST(CountCorrect, DealsBatchesOutToAllReplicas) {
   EXPECT_EQ(replicas[0]->calls_, 3);
   EXPECT_EQ(replicas[1]->calls_, 3);
   EXPECT_EQ(replicas[2]->calls_, 2);
+}
+
+TEST(CountCorrect, EndsWithoutACountWhereItsWatchSaysSo) {
+  Training training(2);
+  std::vector<int64_t> seen;
+  const auto watch = [&seen](int64_t rows) {
+    seen.push_back(rows);
+    return rows < 12;
+  };
+  EXPECT_EQ(count_correct(training.trainer.net(), training.data, kRows, 4, watch), std::nullopt);
+  EXPECT_EQ(seen, (std::vector<int64_t>{0, 4, 8, 12}));
 }
 
 TEST(CountCorrect, EvaluatesWhateverTheModelsMode) {
