@@ -249,8 +249,9 @@ void softmax_bench(benchmark::State& state) {
   const Stream stream;
   const Floats logits(rows * classes, stream), gradient(rows * classes, stream), loss(rows, stream);
   const Labels labels(rows, stream);
+  const Array<LabelFault> fault(1);
   measure(state, stream, 8 * rows * (classes + 1),
-          [&] { softmax_cross_entropy(logits, labels, rows, classes, 0, 1, loss, gradient, stream); });
+          [&] { softmax_cross_entropy(logits, labels, rows, classes, 0, 1, loss, gradient, fault, stream); });
 }
 BENCHMARK(softmax_bench)->Args({256, 10})->Args({256, 1000})->UseRealTime();
 
@@ -260,8 +261,9 @@ void count_correct_bench(benchmark::State& state) {
   const Stream stream;
   const Floats logits(rows * classes, stream);
   const Labels labels(rows, stream), correct(1, stream);
+  const Array<LabelFault> fault(1);
   measure(state, stream, 4 * rows * (classes + 1),
-          [&] { count_correct(logits, labels, rows, classes, correct, stream); });
+          [&] { count_correct(logits, labels, rows, classes, correct, fault, stream); });
 }
 BENCHMARK(count_correct_bench)->Args({256, 10})->Args({256, 1000})->UseRealTime();
 

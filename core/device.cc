@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <memory>
 #include <mutex>
 
@@ -27,6 +28,15 @@ struct Device::State {
     LOCKSTEP_CUDNN(cudnnSetStream(dnn, stream.get()));
     math = {kernels::Math::library, blas, dnn, stream.get()};
     use_precision(kernels::Precision::fp32);
+    void* memory = nullptr;
+    LOCKSTEP_CUDA(cudaMalloc(&memory, sizeof(kernels::LabelFault)));
+    label_fault = Handle<void*, cudaFree>(memory);
+    forget_label_fault();
+  }
+
+  void forget_label_fault() {
+    LOCKSTEP_CUDA(cudaMemset(label_fault.get(), 0xff, sizeof(kernels::LabelFault)));
+    LOCKSTEP_CUDA(cudaStreamSynchronize(nullptr));  // the compute stream does not wait for this one
   }
 
   // float32 means float32: no TF32 unless someone asks for it. For bfloat16 operands too, sums stay float32.
@@ -46,7 +56,12 @@ struct Device::State {
   Handle<cublasHandle_t, cublasDestroy> cublas;
   Handle<cudnnHandle_t, cudnnDestroy> cudnn;
   kernels::MathContext math;
+  Handle<void*, cudaFree> label_fault;
 };
+
+namespace {
+std::atomic<int> devices_made = 0;
+}  // namespace
 
 int Device::index() const {
   return state_->index;
@@ -72,6 +87,28 @@ void Device::use_precision(kernels::Precision precision) const {
 }
 void Device::synchronize() const {
   state_->stream.synchronize();
+}
+
+kernels::LabelFault* Device::label_fault() const {
+  return static_cast<kernels::LabelFault*>(state_->label_fault.get());
+}
+
+void Device::check_labels() const {
+  const DeviceGuard guard(*this);
+  kernels::LabelFault fault{};
+  LOCKSTEP_CUDA(cudaMemcpy(&fault, label_fault(), sizeof fault, cudaMemcpyDeviceToHost));
+  if (fault.first == ~0ULL) return;
+  state_->forget_label_fault();
+  throw Error(
+      fmt::format("label {} in row {} of a batch on device {}: the model has {} outputs: labels must be 0 to "
+                  "{}: mend the labels, or give the model an output for every class",
+                  static_cast<int32_t>(fault.first & 0xffffffffU), fault.first >> 32, index(), fault.classes,
+                  fault.classes - 1));
+}
+
+void check_labels() {
+  if (const int count = devices_made; count > 0)
+    for (const Device& device : make_devices(count)) device.check_labels();
 }
 
 int physical_device_count() {
@@ -105,6 +142,7 @@ std::vector<Device> make_devices(int count) {
     if (!state) state = std::make_unique<Device::State>(i, i % physical);
     devices.push_back(Device(state.get()));
   }
+  devices_made = std::max(devices_made.load(), count);
   return devices;
 }
 

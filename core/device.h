@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/label_fault.h"
 #include "kernels/math.h"
 
 namespace lockstep {
@@ -29,6 +30,11 @@ class Device {
   void use_precision(kernels::Precision precision) const;
   // Blocks the host until the compute stream is idle.
   void synchronize() const;
+  // Where kernels note a label that is no class; device memory.
+  kernels::LabelFault* label_fault() const;
+  // Throws where they did since the last time, naming label, row and classes. For a host that waits already:
+  // what is still enqueued is not waited for.
+  void check_labels() const;
 
   friend bool operator==(const Device&, const Device&) = default;
 
@@ -44,6 +50,9 @@ inline constexpr int kMaxDevices = 64;
 // Logical devices 0 .. count-1; the same ones at every call. Throws for count < 1 or above kMaxDevices, and
 // where there is no physical device.
 std::vector<Device> make_devices(int count);
+
+// Device::check_labels for every device that was made.
+void check_labels();
 
 int physical_device_count();
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "core/autograd.h"
@@ -111,7 +112,9 @@ std::vector<T> Tensor::to_host() const {
 float Tensor::item() const {
   if (size() != 1)
     throw Error(fmt::format("item: a tensor of shape {} has not one element", to_string(shape())));
-  return to_host<float>()[0];
+  const float value = to_host<float>()[0];
+  if (std::isnan(value)) lockstep::check_labels();  // why a loss is no number
+  return value;
 }
 
 const Shape& Tensor::shape() const {

@@ -61,7 +61,8 @@ class Tensor {
   // Copies to the host and waits for it.
   template <typename T>
   std::vector<T> to_host() const;
-  // The value of a tensor with one float element; waits for it.
+  // The value of a tensor with one float element; waits for it. Where that is NaN, throws for a label that
+  // was no class on any device (Device::check_labels).
   float item() const;
 
   bool defined() const { return state_ != nullptr; }

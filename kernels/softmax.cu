@@ -3,16 +3,30 @@
 // Only distances from the maximum are added up: beside a large logit the logarithm of the sum would be lost.
 #include "kernels/softmax.h"
 
+#include <limits>
+
 #include "kernels/exp.cuh"
 #include "kernels/float_types.h"
 #include "kernels/launch.cuh"
 
 namespace lockstep::kernels {
 
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+__device__ inline bool is_class(int label, int classes) {
+  return label >= 0 && label < classes;
+}
+
+__device__ inline void note(LabelFault* fault, int64_t row, int label, int classes) {
+  const unsigned long long found = static_cast<unsigned long long>(row) << 32 | static_cast<unsigned>(label);
+  if (found < atomicMin(&fault->first, found)) atomicExch(&fault->classes, static_cast<unsigned>(classes));
+}
+
 template <int kThreads, typename T>
 __global__ void softmax_cross_entropy_kernel(const T* __restrict__ logits, const int32_t* __restrict__ labels,
                                              int64_t rows, int classes, float smoothing, float gradient_scale,
-                                             float* __restrict__ row_loss, float* __restrict__ dlogits) {
+                                             float* __restrict__ row_loss, float* __restrict__ dlogits,
+                                             LabelFault* fault) {
   const float everywhere = smoothing / static_cast<float>(classes);  // every class's part of the target
   const float target_elsewhere = gradient_scale * everywhere;
   const float target_at_label = gradient_scale * ((1.0f - smoothing) + everywhere);
@@ -20,6 +34,8 @@ __global__ void softmax_cross_entropy_kernel(const T* __restrict__ logits, const
     const T* z = logits + row * classes;
     float* dz = dlogits == nullptr ? nullptr : dlogits + row * classes;
     const int label = labels[row];
+    const bool known = is_class(label, classes);
+    if (!known && is_block_leader<kThreads>()) note(fault, row, label, classes);
 
     const float largest = block_max<kThreads>(classes, [=](int64_t c) { return to_float(z[c]); });
     float sum;
@@ -28,35 +44,38 @@ __global__ void softmax_cross_entropy_kernel(const T* __restrict__ logits, const
     } else {
       for (int64_t c : block_stride<kThreads>(classes)) dz[c] = exp_polynomial(to_float(z[c]) - largest);
       sum = block_sum<kThreads>(classes, [=](int64_t c) { return dz[c]; });
-      const float factor = gradient_scale / sum;
+      const float factor = known ? gradient_scale / sum : kNaN;
       for (int64_t c : block_stride<kThreads>(classes)) {
         const float target = c == label ? target_at_label : target_elsewhere;
         dz[c] = dz[c] * factor - target;
       }
     }
+    const float distance = known ? largest - to_float(z[label]) : kNaN;
     if (smoothing == 0.0f) {
-      if (is_block_leader<kThreads>()) row_loss[row] = logf(sum) + (largest - to_float(z[label]));
+      if (is_block_leader<kThreads>()) row_loss[row] = logf(sum) + distance;
     } else {
       const float below =
           block_sum<kThreads>(classes, [=](int64_t c) { return everywhere * (largest - to_float(z[c])); });
-      if (is_block_leader<kThreads>())
-        row_loss[row] = logf(sum) + (1.0f - smoothing) * (largest - to_float(z[label])) + below;
+      if (is_block_leader<kThreads>()) row_loss[row] = logf(sum) + (1.0f - smoothing) * distance + below;
     }
   }
 }
 
 template <typename T>
 void softmax_cross_entropy(const T* logits, const int32_t* labels, int64_t rows, int classes, float smoothing,
-                           float gradient_scale, float* row_loss, float* dlogits, cudaStream_t stream) {
+                           float gradient_scale, float* row_loss, float* dlogits, LabelFault* fault,
+                           cudaStream_t stream) {
   if (rows == 0) return;
   launch_blocks<32>([](auto threads) { return softmax_cross_entropy_kernel<threads(), T>; }, blocks_for(rows),
-                    stream, logits, labels, rows, classes, smoothing, gradient_scale, row_loss, dlogits);
+                    stream, logits, labels, rows, classes, smoothing, gradient_scale, row_loss, dlogits,
+                    fault);
 }
 
 // A thread takes a row; a block adds its count once.
 template <int kThreads, typename T>
 __global__ void count_correct_kernel(const T* __restrict__ logits, const int32_t* __restrict__ labels,
-                                     int64_t rows, int classes, int32_t* __restrict__ correct) {
+                                     int64_t rows, int classes, int32_t* __restrict__ correct,
+                                     LabelFault* fault) {
   constexpr int64_t kRows = 256;
   const int64_t begin = blockIdx.x * kRows;
   const int64_t count = begin + kRows < rows ? kRows : rows - begin;
@@ -70,7 +89,9 @@ __global__ void count_correct_kernel(const T* __restrict__ logits, const int32_t
       where = v > best ? c : where;
       best = v > best ? v : best;
     }
-    right += where == labels[begin + i];
+    const int label = labels[begin + i];
+    if (!is_class(label, classes)) note(fault, begin + i, label, classes);
+    right += where == label;
   }
   right = block_sum<kThreads>(right);
   if (is_block_leader<kThreads>() && right > 0) atomicAdd(correct, right);
@@ -78,17 +99,17 @@ __global__ void count_correct_kernel(const T* __restrict__ logits, const int32_t
 
 template <typename T>
 void count_correct(const T* logits, const int32_t* labels, int64_t rows, int classes, int32_t* correct,
-                   cudaStream_t stream) {
+                   LabelFault* fault, cudaStream_t stream) {
   if (rows == 0) return;
   launch_blocks<256>([](auto threads) { return count_correct_kernel<threads(), T>; },
                      dim3(static_cast<unsigned>((rows + 255) / 256)), stream, logits, labels, rows, classes,
-                     correct);
+                     correct, fault);
 }
 
 #define LOCKSTEP_INSTANTIATE(T)                                                                             \
   template void softmax_cross_entropy(const T*, const int32_t*, int64_t, int, float, float, float*, float*, \
-                                      cudaStream_t);                                                        \
-  template void count_correct(const T*, const int32_t*, int64_t, int, int32_t*, cudaStream_t)
+                                      LabelFault*, cudaStream_t);                                           \
+  template void count_correct(const T*, const int32_t*, int64_t, int, int32_t*, LabelFault*, cudaStream_t)
 LOCKSTEP_INSTANTIATE(float);
 LOCKSTEP_INSTANTIATE(__nv_bfloat16);
 #undef LOCKSTEP_INSTANTIATE

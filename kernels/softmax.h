@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "kernels/label_fault.h"
+
 namespace lockstep::kernels {
 
 // For every row r of logits [rows, classes] with label labels[r] in [0, classes):
@@ -12,15 +14,17 @@ namespace lockstep::kernels {
 //   row_loss[r]   = log(sum_c exp(logits[r, c])) - sum_c target[c] * logits[r, c], by the row's own maximum
 //   dlogits[r, c] = (softmax(logits[r])[c] - target[c]) * gradient_scale
 // smoothing in [0, 1] is label smoothing as in Szegedy et al., Rethinking the Inception Architecture, 2016,
-// and in PyTorch. dlogits may be null when only the loss is wanted. Labels are validated on the host before
-// they get here.
+// and in PyTorch. dlogits may be null when only the loss is wanted. A row whose label is not in [0, classes)
+// has NaN for its loss and its gradient, and is noted in *fault.
 template <typename T>
 void softmax_cross_entropy(const T* logits, const int32_t* labels, int64_t rows, int classes, float smoothing,
-                           float gradient_scale, float* row_loss, float* dlogits, cudaStream_t stream);
+                           float gradient_scale, float* row_loss, float* dlogits, LabelFault* fault,
+                           cudaStream_t stream);
 
-// *correct += number of rows whose largest logit (the first of equal ones) is at the label.
+// *correct += number of rows whose largest logit (the first of equal ones) is at the label. A row whose label
+// is not in [0, classes) is noted in *fault.
 template <typename T>
 void count_correct(const T* logits, const int32_t* labels, int64_t rows, int classes, int32_t* correct,
-                   cudaStream_t stream);
+                   LabelFault* fault, cudaStream_t stream);
 
 }  // namespace lockstep::kernels

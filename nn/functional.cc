@@ -327,6 +327,11 @@ Tensor flatten(const Tensor& x) {
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Reduction reduction, float label_smoothing) {
   check_rank("cross_entropy", logits, 2);
+  if (logits.dim(1) == 0)
+    throw Error(fmt::format("cross_entropy: logits of shape {} have no classes", to_string(logits.shape())));
+  if (labels.dtype() != DType::int32)
+    throw Error(fmt::format("cross_entropy: labels of type {}: use int32, the number of each row's class",
+                            name_of(labels.dtype())));
   const int64_t rows = logits.dim(0);
   if (labels.shape() != Shape{rows})
     throw Error(fmt::format("cross_entropy: logits of shape {} but labels of shape {}",
@@ -343,7 +348,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Reduction reduc
   for_float_type("cross_entropy", logits.dtype(), [&]<typename T>(T) {
     kernels::softmax_cross_entropy(
         logits.data<T>(), labels.data<int32_t>(), rows, static_cast<int>(logits.dim(1)), label_smoothing,
-        factor, row_loss.data<float>(), dlogits.defined() ? dlogits.data<float>() : nullptr, device.stream());
+        factor, row_loss.data<float>(), dlogits.defined() ? dlogits.data<float>() : nullptr,
+        device.label_fault(), device.stream());
   });
   const Tensor loss = Tensor::empty({1}, device);
   kernels::reduce_sum(row_loss.data<float>(), rows, factor, loss.data<float>(), device.stream());

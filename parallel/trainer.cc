@@ -18,8 +18,17 @@ void count_into(const Tensor& correct, const Tensor& logits, const Tensor& label
   const Device device = logits.device();
   for_float_type("count_correct", logits.dtype(), [&]<typename T>(T) {
     kernels::count_correct(logits.data<T>(), labels.data<int32_t>(), logits.dim(0),
-                           static_cast<int>(logits.dim(1)), correct.data<int32_t>(), device.stream());
+                           static_cast<int>(logits.dim(1)), correct.data<int32_t>(), device.label_fault(),
+                           device.stream());
   });
+}
+
+// Known before a kernel runs: a model cannot name a class that it has no output for.
+void check_classes(const Tensor& logits, const data::LabelledBatch& batch) {
+  if (logits.dim(-1) < batch.classes)
+    throw Error(fmt::format(
+        "the model has {} outputs, but the data have {} classes: give it an output for each class",
+        logits.dim(-1), batch.classes));
 }
 
 }  // namespace
@@ -74,6 +83,7 @@ void Trainer::step(const std::vector<data::LabelledBatch>& shards, float learnin
       loss.copy_from(Tensor::zeros({1}, devices[r]));
       continue;
     }
+    check_classes(logits[r], shards[r]);
     losses[r] = nn::cross_entropy(logits[r], shards[r].y, nn::Reduction::sum, label_smoothing_);
     loss.copy_from(losses[r]);
     count_into(correct_[r], logits[r], shards[r].y);
@@ -107,6 +117,7 @@ void Trainer::wait_for_step(size_t slot) {
 
 void Trainer::collect() {
   for (size_t slot = 0; slot < kInFlight; ++slot) wait_for_step((next_slot_ + slot) % kInFlight);
+  for (const Device& device : net_.devices()) device.check_labels();
   const size_t steps = step_rows_.size();
   std::vector<double> sums(steps, 0.0);
   for (const Tensor& losses : losses_) {
@@ -148,10 +159,15 @@ std::optional<int64_t> count_correct(const DataParallel& net, const std::vector<
     const DeviceGuard guard(net.devices()[r]);
     net.devices()[r].synchronize();  // else the deadline of one wait would be that of the whole data set
     const data::LabelledBatch batch = data[r].batch(begin, std::min(batch_size, rows - begin));
-    count_into(correct[r], net.replicas()[r]->forward(batch.x), batch.y);
+    const Tensor logits = net.replicas()[r]->forward(batch.x);
+    check_classes(logits, batch);
+    count_into(correct[r], logits, batch.y);
   }
   int64_t total = 0;
-  for (const Tensor& count : correct) total += count.to_host<int32_t>()[0];
+  for (const Tensor& count : correct) {
+    total += count.to_host<int32_t>()[0];
+    count.device().check_labels();
+  }
   return total;
 }
 

@@ -29,10 +29,11 @@ class Trainer {
   // One replica a device, made by `make`, with the values of replica 0 (DataParallel).
   Trainer(const MakeModule& make, const std::vector<Device>& devices, const TrainerSettings& settings);
 
-  // One step on a batch that is split into a shard a device (some may be empty, but not all).
+  // One step on a batch that is split into a shard a device (some may be empty, but not all). Throws before
+  // a weight changes where the model has fewer outputs than the data have classes.
   void step(const std::vector<data::LabelledBatch>& shards, float learning_rate);
 
-  // What happened since the last report: waits for the steps so far.
+  // What happened since the last report: waits for the steps so far. Throws where a label was no class.
   struct Report {
     std::vector<double> losses;    // the mean loss of each step, with label smoothing where that is set
     int64_t rows = 0;              // rows seen
@@ -77,7 +78,8 @@ using WatchRows = std::function<bool(int64_t rows)>;
 // Right answers over the first `rows` rows of the data's order, in batches of `batch_size`, which are dealt
 // out to the replicas in turn; data[r] is on device r. So every batch is the same computation for every
 // number of replicas, and so is the count, where their buffers are equal (DataParallel::combine_buffers).
-// None where `watch` ended it.
+// None where `watch` ended it. Throws where the model has fewer outputs than the data have classes, or a label is
+// none.
 std::optional<int64_t> count_correct(const DataParallel& net, const std::vector<data::DeviceData>& data,
                                      int64_t rows, int64_t batch_size, const WatchRows& watch = nullptr);
 

@@ -78,9 +78,11 @@ double evaluate_accuracy(const std::function<Tensor(const Tensor&)>& net, DataIt
     const DeviceGuard guard(logits.device());
     kernels::count_correct(logits.data<float>(), y.data<int32_t>(), logits.dim(0),
                            static_cast<int>(logits.dim(1)), correct.data<int32_t>(),
-                           logits.device().stream());
+                           logits.device().label_fault(), logits.device().stream());
   }
-  return static_cast<double>(correct.to_host<int32_t>()[0]) / static_cast<double>(data.rows());
+  const auto right = static_cast<double>(correct.to_host<int32_t>()[0]);
+  correct.device().check_labels();
+  return right / static_cast<double>(data.rows());
 }
 
 void print_epoch(int64_t epoch, double loss, double test_accuracy, double seconds) {

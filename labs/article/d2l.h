@@ -38,7 +38,8 @@ class DataIterator {
   auto epoch(int64_t number) {
     set_order(number);
     return batches_ | std::views::transform([this](const data::Batch& rows) {
-             return data_.batch(rows.begin, rows.end - rows.begin);
+             const data::LabelledBatch batch = data_.batch(rows.begin, rows.end - rows.begin);
+             return std::pair(batch.x, batch.y);
            });
   }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kernels/check.h"
 #include "kernels/gather.h"
 
@@ -11,6 +13,7 @@ DeviceData::DeviceData(const std::vector<uint8_t>& images, const std::vector<uin
                        int width, Normalisation normalisation, const Device& device)
     : height_(height), width_(width), normalisation_(normalisation) {
   const auto rows = static_cast<int64_t>(labels.size());
+  if (rows > 0) classes_ = *std::max_element(labels.begin(), labels.end()) + 1;
   images_ = Tensor::from_host(images, {rows, height, width}, device);
   labels_ = Tensor::from_host(labels, {rows}, device);
 }
@@ -26,7 +29,8 @@ void DeviceData::set_order(const std::vector<int32_t>& order) {
 
 LabelledBatch DeviceData::empty_batch(int64_t rows) const {
   const Device device = images_.device();
-  return {Tensor::empty({rows, height_, width_, 1}, device), Tensor::empty({rows}, device, DType::int32)};
+  return {Tensor::empty({rows, height_, width_, 1}, device), Tensor::empty({rows}, device, DType::int32),
+          classes_};
 }
 
 LabelledBatch DeviceData::batch(int64_t begin, int64_t rows) const {

@@ -10,10 +10,11 @@
 
 namespace lockstep::data {
 
-// x is [rows, height, width, 1] float32, y is [rows] int32.
+// x is [rows, height, width, 1] float32, y is [rows] int32, below `classes` (0: nobody knows).
 struct LabelledBatch {
   Tensor x;
   Tensor y;
+  int classes = 0;
 };
 
 // Pixels are bytes; the network sees (pixel / 255 - mean) / stddev.
@@ -30,6 +31,8 @@ class DeviceData {
 
   // The order in which batch() reads the rows: indices into the data set, copied to the device.
   void set_order(const std::vector<int32_t>& order);
+  // Classes that the labels ask for: the largest label and one. 0 without rows.
+  int classes() const { return classes_; }
   // Rows [begin, begin + rows) of the order; rows may be 0.
   LabelledBatch batch(int64_t begin, int64_t rows) const;
   // The same with every image changed at random, by (seed, epoch, its place in the data set) alone. Throws
@@ -41,7 +44,7 @@ class DeviceData {
   // Memory for a batch of `rows` rows.
   LabelledBatch empty_batch(int64_t rows) const;
 
-  int height_, width_;
+  int height_, width_, classes_ = 0;
   Normalisation normalisation_;
   Tensor images_, labels_, order_;
 };

@@ -181,10 +181,11 @@ TEST(SoftmaxCrossEntropy, OfBfloat16LogitsIsThatOfTheirValues) {
     expect_rounded_once([&](auto& arrays) {
       const DeviceBuffer<int32_t> label(labels);
       const DeviceBuffer<int32_t> correct(1, 0);
+      const DeviceBuffer<LabelFault> fault(1, LabelFault{~0ULL, ~0U});
       const auto* logits = arrays.activations(30);
       softmax_cross_entropy(logits, label.data(), 3, 10, smoothing, 0.5f, arrays.float_result(3),
-                            arrays.float_result(30), nullptr);
-      count_correct(logits, label.data(), 3, 10, correct.data(), nullptr);
+                            arrays.float_result(30), fault.data(), nullptr);
+      count_correct(logits, label.data(), 3, 10, correct.data(), fault.data(), nullptr);
       arrays.integer(correct.to_host()[0]);
     });
 }

@@ -12,8 +12,12 @@ namespace {
 
 using namespace lockstep::test;
 
+// Where labels that are no class are noted; all bits are set where there was none.
+constexpr LabelFault kNoFault{~0ULL, ~0U};
+
 struct Result {
   std::vector<float> loss, gradient;
+  LabelFault fault;
 };
 
 Result run(const std::vector<float>& logits, const std::vector<int32_t>& labels, int classes, float scale,
@@ -21,9 +25,10 @@ Result run(const std::vector<float>& logits, const std::vector<int32_t>& labels,
   const DeviceBuffer<float> z(logits, 1), loss(std::vector<float>(labels.size(), 77.0f), 3),
       gradient(std::vector<float>(logits.size(), 77.0f), 3);
   const DeviceBuffer<int32_t> label(labels, 1);
+  const DeviceBuffer<LabelFault> fault(1, kNoFault);
   softmax_cross_entropy(z.data(), label.data(), static_cast<int64_t>(labels.size()), classes, smoothing,
-                        scale, loss.data(), gradient.data(), nullptr);
-  return {loss.to_host(), gradient.to_host()};
+                        scale, loss.data(), gradient.data(), fault.data(), nullptr);
+  return {loss.to_host(), gradient.to_host(), fault.to_host()[0]};
 }
 
 std::vector<int32_t> some_labels(int64_t rows, int classes) {
@@ -67,8 +72,9 @@ TEST(SoftmaxCrossEntropy, AgreesWithDouble) {
         }
         const DeviceBuffer<float> device_logits(logits), loss_only(rows, 77.0f);
         const DeviceBuffer<int32_t> device_labels(labels);
+        const DeviceBuffer<LabelFault> fault(1, kNoFault);
         softmax_cross_entropy(device_logits.data(), device_labels.data(), rows, classes, 0, kScale,
-                              loss_only.data(), nullptr, nullptr);
+                              loss_only.data(), nullptr, fault.data(), nullptr);
         const std::vector<float> loss = loss_only.to_host();
         for (int64_t r = 0; r < rows; ++r)
           expect_near(loss[r], got.loss[r], (classes / 16 + 12 + 2 * 30) * kUnit, "loss alone");
@@ -93,8 +99,9 @@ TEST(SoftmaxCrossEntropy, WithSmoothingAgreesWithDouble) {
           const Result got = run(logits, labels, classes, kScale, smoothing);
           const DeviceBuffer<float> device_logits(logits), loss_only(rows, 77.0f);
           const DeviceBuffer<int32_t> device_labels(labels);
+          const DeviceBuffer<LabelFault> fault(1, kNoFault);
           softmax_cross_entropy(device_logits.data(), device_labels.data(), rows, classes, smoothing, kScale,
-                                loss_only.data(), nullptr, nullptr);
+                                loss_only.data(), nullptr, fault.data(), nullptr);
           const std::vector<float> loss = loss_only.to_host();
           for (int64_t r = 0; r < rows; ++r) {
             const float* z = &logits[r * classes];
@@ -185,8 +192,49 @@ TEST(CountCorrect, AddsTheRowsWhoseFirstLargestLogitIsTheLabel) {
     in_both_forms([&] {
       const DeviceBuffer<float> device_logits(logits, 1);
       const DeviceBuffer<int32_t> device_labels(labels, 3), correct(1, 5);
-      count_correct(device_logits.data(), device_labels.data(), rows, classes, correct.data(), nullptr);
+      const DeviceBuffer<LabelFault> fault(1, kNoFault);
+      count_correct(device_logits.data(), device_labels.data(), rows, classes, correct.data(), fault.data(),
+                    nullptr);
       EXPECT_EQ(correct.to_host()[0], want);
+      EXPECT_EQ(fault.to_host()[0].first, kNoFault.first);
+    });
+  }
+}
+
+// Both kernels read nothing beside the row, and note the lowest row, in whatever order its block runs.
+TEST(LabelFaults, AreNotedForTheLowestRowAlone) {
+  for (const int32_t wrong : {-1, 10, 255, 1000000000, INT32_MIN}) {
+    SCOPED_TRACE(wrong);
+    constexpr int64_t kRows = 3000, kLowest = 333;
+    std::vector<int32_t> labels = some_labels(kRows, 10);
+    labels[2999] = 77;
+    labels[kLowest] = wrong;
+    labels[1000] = -3;
+    const std::vector<float> logits = random_integers(kRows * 10, 4);
+    int32_t want = 0;
+    for (int64_t r = 0; r < kRows; ++r) {
+      const float* z = &logits[static_cast<size_t>(r) * 10];
+      want += std::max_element(z, z + 10) - z == labels[r];
+    }
+    const auto expect_noted = [&](const LabelFault& fault) {
+      EXPECT_EQ(fault.first, uint64_t{kLowest} << 32 | static_cast<uint32_t>(wrong));
+      EXPECT_EQ(fault.classes, 10U);
+    };
+    in_both_forms([&] {
+      const Result got = run(logits, labels, 10, 1);
+      expect_noted(got.fault);
+      for (int64_t r = 0; r < kRows; ++r) {
+        const bool bad = r == kLowest || r == 1000 || r == 2999;
+        ASSERT_EQ(std::isnan(got.loss[r]), bad) << "row " << r;
+        for (int c = 0; c < 10; ++c) ASSERT_EQ(std::isnan(got.gradient[r * 10 + c]), bad) << "row " << r;
+      }
+      const DeviceBuffer<float> device_logits(logits);
+      const DeviceBuffer<int32_t> device_labels(labels), correct(1, 0);
+      const DeviceBuffer<LabelFault> fault(1, kNoFault);
+      count_correct(device_logits.data(), device_labels.data(), kRows, 10, correct.data(), fault.data(),
+                    nullptr);
+      EXPECT_EQ(correct.to_host()[0], want);
+      expect_noted(fault.to_host()[0]);
     });
   }
 }
