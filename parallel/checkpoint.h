@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "nn/data/safetensors.h"
+#include "parallel/folder_lock.h"
 
 namespace lockstep::parallel {
 
@@ -43,13 +44,14 @@ struct FoundCheckpoint {
   Checkpoint checkpoint;
   std::vector<std::string> refused;  // a line for each newer one that cannot be used
 };
-// The newest checkpoint that can be used. Throws Error where there is none.
+// The newest checkpoint that can be used, also while a run saves in the folder. Throws Error where there is
+// none.
 FoundCheckpoint newest_checkpoint(const std::filesystem::path& folder);
 
 struct Weights {
   std::filesystem::path file;
   std::vector<data::HostTensor> tensors;
-  std::map<std::string, std::string> model;  // as in Checkpoint, with "format"
+  std::map<std::string, std::string> model;  // as in Checkpoint
   std::vector<std::string> refused;          // as in FoundCheckpoint
 };
 // The weights in a file, or in the newest usable checkpoint of a folder: for programs that do not train. A
@@ -62,14 +64,11 @@ class CheckpointWriter {
  public:
   // Makes the folder, where it is missing, and a file in it, so that what cannot be written is found now;
   // removes what killed processes left half-written. One writer a folder at a time, also of several
-  // processes, where the file system has locks. `keep`, 1 or more: so many checkpoints stay. Throws Error.
+  // processes (parallel/folder_lock.h). `keep`, 1 or more: so many checkpoints stay. Throws Error.
   CheckpointWriter(const std::filesystem::path& folder, int64_t keep);
-  ~CheckpointWriter();
-  CheckpointWriter(const CheckpointWriter&) = delete;
-  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
   // From now on the checkpoints after `step`, of which a run that goes on from it found none usable, do not
-  // count as kept.
+  // count as kept. Throws Error where a folder with something in it is in the way of one.
   void resume_from(int64_t step);
   // Writes the weights, then the state, each as a whole or not at all, then removes old checkpoints, unless
   // these should wait for replace_state. Throws Error where that fails (a full disk); then there is nothing of
@@ -89,7 +88,7 @@ class CheckpointWriter {
 
   std::filesystem::path folder_;
   int64_t keep_;
-  int lock_ = -1;                  // the folder, opened and locked
+  FolderLock lock_;
   std::vector<int64_t> unusable_;  // steps of checkpoints that do not count
 };
 

@@ -71,25 +71,25 @@ Checkpointing::Checkpointing(const Options& options, RunIdentity identity)
     : options_(options), identity_(std::move(identity)) {
   const std::filesystem::path folder = options_.checkpoint;
   if (folder.empty()) return;
-  if (options_.resume) {
-    find();
-  } else if (const auto steps = parallel::checkpoint_steps(folder); !steps.empty()) {
+  const std::vector<int64_t> steps = parallel::checkpoint_steps(folder);
+  if (options_.resume && steps.empty())
+    throw Error(
+        fmt::format("--resume: there is no checkpoint in {}: to start at the beginning, leave --resume out",
+                    options_.checkpoint));
+  if (!options_.resume && !steps.empty())
     throw Error(
         fmt::format("--checkpoint {}: there are checkpoints in it already, the newest after step {}: add "
                     "--resume to go on from it, or use another folder",
                     options_.checkpoint, steps.back()));
-  }
+  // Before anything is read: from here on no other run saves in this folder.
   writer_ = std::make_unique<parallel::CheckpointWriter>(folder, options_.checkpoint_keep);
-  if (!found_) return;
+  if (!options_.resume) return;
+  find();
   writer_->resume_from(found_->step);
   saved_step_ = found_->step;
 }
 
 void Checkpointing::find() {
-  if (parallel::checkpoint_steps(options_.checkpoint).empty())
-    throw Error(
-        fmt::format("--resume: there is no checkpoint in {}: to start at the beginning, leave --resume out",
-                    options_.checkpoint));
   parallel::FoundCheckpoint found;
   try {
     found = parallel::newest_checkpoint(options_.checkpoint);

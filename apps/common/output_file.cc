@@ -11,7 +11,8 @@
 namespace lockstep::apps {
 
 void check_can_be_written(const std::filesystem::path& path) {
-  if (std::filesystem::is_directory(path))
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown))
     throw Error(fmt::format("{}: is a folder, expected a file to write", path.string()));
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   if (access(folder.c_str(), W_OK | X_OK) != 0)

@@ -9,11 +9,11 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <span>
 
+#include "core/printable.h"
 #include "kernels/check.h"
+#include "nn/data/open_file.h"
 #include "nn/data/replace_file.h"
 
 namespace lockstep::apps {
@@ -30,14 +30,13 @@ struct PngImage {
 };
 
 std::vector<uint8_t> read_file(const std::filesystem::path& path) {
-  std::error_code ignored;  // what cannot be asked about cannot be opened either: that says why
-  const auto status = std::filesystem::status(path, ignored);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
-    throw Error(fmt::format("{}: found a directory or device, expected a PNG file", path.string()));
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error(fmt::format("{}: cannot open: {}", path.string(), std::strerror(errno)));
-  std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(file), {}};
-  if (file.bad()) throw Error(fmt::format("{}: cannot read", path.string()));
+  const data::File file = data::open_file(path);
+  std::vector<uint8_t> bytes;
+  std::array<uint8_t, 1 << 16> block;
+  while (const size_t count = std::fread(block.data(), 1, block.size(), file.get()))
+    bytes.insert(bytes.end(), block.begin(), block.begin() + static_cast<std::ptrdiff_t>(count));
+  if (std::ferror(file.get()) != 0)
+    throw Error(fmt::format("{}: cannot read: {}", printable(path.native()), std::strerror(errno)));
   return bytes;
 }
 
@@ -84,7 +83,7 @@ void check_size(const std::vector<uint8_t>& bytes, const std::string& file) {
 }  // namespace
 
 Image read_png_as_grey(const std::filesystem::path& path) {
-  const std::string file = path.string();
+  const std::string file = printable(path.native());
   const std::vector<uint8_t> bytes = read_file(path);
   check_complete(bytes, file);
   check_size(bytes, file);
@@ -110,7 +109,7 @@ void write_png(const std::filesystem::path& path, const Image& image) {
   png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(png.image);
   std::vector<uint8_t> bytes(size);
   if (png_image_write_to_memory(&png.image, bytes.data(), &size, 0, image.pixels.data(), 0, nullptr) == 0)
-    throw Error(fmt::format("{}: cannot encode: {}", path.string(), png.image.message));
+    throw Error(fmt::format("{}: cannot encode: {}", printable(path.native()), png.image.message));
   const std::array<std::span<const std::byte>, 1> parts = {std::as_bytes(std::span(bytes.data(), size))};
   data::replace_file(path, parts);
 }

@@ -1,21 +1,43 @@
 #include "nn/data/open_file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
+#include "core/printable.h"
 #include "kernels/check.h"
 
 namespace lockstep::data {
+namespace {
+
+const char* kind_of(mode_t mode) {
+  return S_ISDIR(mode) ? "a directory" : S_ISFIFO(mode) ? "a FIFO" : S_ISSOCK(mode) ? "a socket" : "a device";
+}
+
+}  // namespace
 
 File open_file(const std::filesystem::path& path) {
-  std::error_code ignored;  // what cannot be asked about cannot be opened either: fopen says why
-  const auto status = std::filesystem::status(path, ignored);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
-    throw Error(fmt::format("{}: found a directory or device, expected a regular file", path.string()));
-  File file(std::fopen(path.c_str(), "rb"));
-  if (!file) throw Error(fmt::format("{}: cannot open: {}", path.string(), std::strerror(errno)));
+  const auto fail = [&path] {
+    throw Error(fmt::format("{}: cannot open: {}", printable(path.native()), std::strerror(errno)));
+  };
+  // Opened first and asked afterwards, so that both are of one file; O_NONBLOCK, as a FIFO would wait for a
+  // writer.
+  const int descriptor = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (descriptor < 0) fail();
+  File file(fdopen(descriptor, "rb"));
+  if (!file) {
+    close(descriptor);
+    fail();
+  }
+  struct stat found;
+  if (fstat(descriptor, &found) != 0) fail();
+  if (!S_ISREG(found.st_mode))
+    throw Error(fmt::format("{}: found {}, expected a regular file", printable(path.native()),
+                            kind_of(found.st_mode)));
   return file;
 }
 

@@ -12,8 +12,8 @@ struct CloseFile {
 };
 using File = std::unique_ptr<std::FILE, CloseFile>;
 
-// Opens a regular file for reading; throws Error, naming it, for a directory or a device, and where it cannot
-// be opened.
+// Opens a regular file for reading; throws Error, naming it, for anything else (a directory, a device, a
+// FIFO, for which it does not wait), and where it cannot be opened.
 File open_file(const std::filesystem::path& path);
 
 }  // namespace lockstep::data

@@ -15,6 +15,7 @@
 #include <span>
 #include <utility>
 
+#include "core/printable.h"
 #include "kernels/check.h"
 #include "nn/data/open_file.h"
 #include "nn/data/replace_file.h"
@@ -27,9 +28,11 @@ static_assert(std::endian::native == std::endian::little, "values are copied as 
 
 constexpr int64_t kLengthBytes = 8;
 
+// Read from its beginning to its end; every byte is shown to `see`.
 class InputFile {
  public:
-  explicit InputFile(const std::filesystem::path& path) : name_(path.string()), file_(open_file(path)) {
+  InputFile(File file, const std::filesystem::path& path, const SeeBytes& see)
+      : name_(printable(path.native())), file_(std::move(file)), see_(see) {
     struct stat found;
     if (fstat(fileno(file_.get()), &found) != 0)
       throw Error(fmt::format("{}: cannot open: {}", name_, std::strerror(errno)));
@@ -39,21 +42,19 @@ class InputFile {
   const std::string& name() const { return name_; }
   int64_t size() const { return size_; }
 
-  void seek(int64_t offset) {
-    if (fseeko(file_.get(), offset, SEEK_SET) != 0)
-      throw Error(fmt::format("{}: cannot read: {}", name_, std::strerror(errno)));
-  }
-
   // Fills `out`, which lies within the size that the file had when it was opened.
   void read(std::span<std::byte> out) {
-    if (std::fread(out.data(), 1, out.size(), file_.get()) == out.size()) return;
-    const char* why = std::ferror(file_.get()) ? std::strerror(errno) : "it has become shorter";
-    throw Error(fmt::format("{}: cannot read: {}", name_, why));
+    if (std::fread(out.data(), 1, out.size(), file_.get()) != out.size()) {
+      const char* why = std::ferror(file_.get()) ? std::strerror(errno) : "it has become shorter";
+      throw Error(fmt::format("{}: cannot read: {}", name_, why));
+    }
+    if (see_) see_(out);
   }
 
  private:
   std::string name_;
   File file_;
+  const SeeBytes& see_;
   int64_t size_ = 0;
 };
 
@@ -77,18 +78,26 @@ std::string read_header_text(InputFile& file) {
 }  // namespace
 
 Safetensors read_safetensors(const std::filesystem::path& path) {
-  InputFile file(path);
+  return read_safetensors(open_file(path), path);
+}
+
+Safetensors read_safetensors(File opened, const std::filesystem::path& path, const SeeBytes& see) {
+  InputFile file(std::move(opened), path, see);
   const std::string text = read_header_text(file);
   const int64_t data_begin = kLengthBytes + static_cast<int64_t>(text.size());
   SafetensorsHeader header = parse_header(text, file.size() - data_begin, file.name());
   Safetensors result{.tensors = {}, .metadata = std::move(header.metadata)};
-  for (TensorEntry& entry : header.entries) {
-    HostTensor& tensor = result.tensors.emplace_back();
-    tensor = {
-        .name = std::move(entry.name), .dtype = entry.dtype, .shape = std::move(entry.shape), .bytes = {}};
-    tensor.bytes.resize(static_cast<size_t>(entry.end - entry.begin));
-    file.seek(data_begin + entry.begin);
-    file.read(tensor.bytes);
+  for (TensorEntry& entry : header.entries)
+    result.tensors.push_back(
+        {.name = std::move(entry.name), .dtype = entry.dtype, .shape = std::move(entry.shape), .bytes = {}});
+  // In the order of their places, which lie one after the other without gaps.
+  std::vector<size_t> order(header.entries.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(order, {},
+                    [&](size_t i) { return std::pair(header.entries[i].begin, header.entries[i].end); });
+  for (const size_t i : order) {
+    result.tensors[i].bytes.resize(static_cast<size_t>(header.entries[i].end - header.entries[i].begin));
+    file.read(result.tensors[i].bytes);
   }
   return result;
 }
@@ -111,7 +120,7 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Host
     header.entries[i].end = end;
     parts.push_back(tensors[i].bytes);
   }
-  const std::string text = header_text(header, path.string());
+  const std::string text = header_text(header, printable(path.native()));
   const uint64_t length = text.size();
   parts[0] = std::as_bytes(std::span(&length, 1));
   parts[1] = std::as_bytes(std::span(text));

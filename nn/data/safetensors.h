@@ -6,9 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
+
+#include "nn/data/open_file.h"
 
 namespace lockstep::data {
 
@@ -40,6 +44,11 @@ struct Safetensors {
 // the header is no JSON object of the wanted form, names a tensor twice or an element type that is not listed
 // above, where a place does not fit shape and type, and where places overlap or leave gaps.
 Safetensors read_safetensors(const std::filesystem::path& path);
+
+// The same for a file that is open already, at its beginning; `path` is for messages. Each byte is read once,
+// in order, and shown to `see`, where there is one: what a digest saw is what is returned.
+using SeeBytes = std::function<void(std::span<const std::byte>)>;
+Safetensors read_safetensors(File file, const std::filesystem::path& path, const SeeBytes& see = {});
 
 // Writes a file that this reader and other programs can read, as a whole or not at all (replace_file in
 // nn/data/replace_file.h). Tensors with larger elements lie before those with smaller ones, so that each is

@@ -12,6 +12,7 @@
 #include <set>
 #include <utility>
 
+#include "core/printable.h"
 #include "kernels/check.h"
 
 namespace lockstep::data {
@@ -34,13 +35,6 @@ constexpr int64_t kMaxInteger = std::numeric_limits<int64_t>::max();
 
 const TypeRow& row_of(StoredType type) {
   return *std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeRow& row) { return row.type == type; });
-}
-
-// Text from a file, as part of a message: quoted, without control characters, and not without end.
-std::string in_quotes(std::string_view text) {
-  constexpr size_t kMost = 80;
-  const bool whole = text.size() <= kMost;
-  return fmt::format("{:?}{}", text.substr(0, kMost), whole ? "" : "...");
 }
 
 std::string list(const std::vector<int64_t>& numbers) {

@@ -144,7 +144,7 @@ TEST_F(Png, RefusesWhatIsNoPng) {
   EXPECT_EQ(error_of([&] { read_png_as_grey(folder_.path() / "none.png"); }),
             (folder_.path() / "none.png").string() + ": cannot open: No such file or directory");
   EXPECT_EQ(error_of([&] { read_png_as_grey(folder_.path()); }),
-            folder_.path().string() + ": found a directory or device, expected a PNG file");
+            folder_.path().string() + ": found a directory, expected a regular file");
 }
 
 TEST_F(Png, RefusesAbsurdSizesByTheirHeader) {

@@ -1,6 +1,8 @@
 // The IDX reader: what it reads, and that every kind of bad file is one exact line and never more than that.
 #include "nn/data/idx.h"
 
+#include <sys/stat.h>
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -75,7 +77,10 @@ TEST(ReadIdx, NamesAFileThatCannotBeRead) {
   EXPECT_EQ(error_of([&] { read_idx(folder.path() / "none", 3); }),
             here + "/none: cannot open: No such file or directory");
   EXPECT_EQ(error_of([&] { read_idx(folder.path(), 3); }),
-            here + ": found a directory or device, expected a regular file");
+            here + ": found a directory, expected a regular file");
+  ASSERT_EQ(mkfifo((folder.path() / "fifo").c_str(), 0600), 0);
+  EXPECT_EQ(error_of([&] { read_idx(folder.path() / "fifo", 3); }),
+            here + "/fifo: found a FIFO, expected a regular file");
 }
 
 TEST(ReadIdx, NamesAnEmptyFile) {

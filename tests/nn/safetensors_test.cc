@@ -134,7 +134,7 @@ TEST(ReadSafetensors, NamesAFileThatCannotBeRead) {
   EXPECT_EQ(error_of([&] { read_safetensors(folder.path() / "none"); }),
             here + "/none: cannot open: No such file or directory");
   EXPECT_EQ(error_of([&] { read_safetensors(folder.path()); }),
-            here + ": found a directory or device, expected a regular file");
+            here + ": found a directory, expected a regular file");
 }
 
 TEST(ReadSafetensors, RefusesALengthThatTheFileDoesNotHave) {

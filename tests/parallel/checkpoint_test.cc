@@ -2,18 +2,38 @@
 // is used.
 #include "parallel/checkpoint.h"
 
+#include <grp.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <random>
+#include <thread>
 
 #include "tests/full_disk.h"
 #include "tests/nn/idx_files.h"
+
+namespace {
+bool file_system_has_locks = true;
+}
+
+// In place of the C library's, for file systems that have no locks.
+extern "C" int flock(int file, int operation) {
+  if (file_system_has_locks) return static_cast<int>(syscall(SYS_flock, file, operation));
+  errno = ENOLCK;
+  return -1;
+}
 
 namespace lockstep::parallel {
 namespace {
@@ -221,6 +241,133 @@ TEST_F(CheckpointFolder, SaysWhatIsWrongWithEach) {
   expect_refused(state, "found 5 bytes");
 }
 
+// What makes a file that nobody can read, each with what the message about it says.
+struct Unreadable {
+  const char* reason;
+  std::function<void(const fs::path&)> make;
+};
+const std::vector<Unreadable> kUnreadable = {
+    {"cannot open: Too many levels of symbolic links",
+     [](const fs::path& path) { fs::create_symlink(path.filename(), path); }},
+    {"found a directory, expected a regular file", [](const fs::path& path) { fs::create_directory(path); }},
+    {"found a FIFO, expected a regular file",
+     [](const fs::path& path) { ASSERT_EQ(mkfifo(path.c_str(), 0600), 0); }},
+    {"found a device, expected a regular file",
+     [](const fs::path& path) { fs::create_symlink("/dev/zero", path); }},
+    {"cannot open: No such file or directory",
+     [](const fs::path& path) { fs::create_symlink("nowhere", path); }},
+};
+
+TEST_F(CheckpointFolder, PassesOverWhatIsNoRegularFile) {
+  for (const Unreadable& unreadable : kUnreadable)
+    for (const auto file_of : {state_path, weights_path}) {
+      SCOPED_TRACE(unreadable.reason);
+      fs::remove_all(path());
+      save({1, 2});
+      const fs::path file = file_of(path(), 2);
+      fs::remove(file);
+      unreadable.make(file);
+      expect_refused(file, unreadable.reason);
+      EXPECT_EQ(read_weights(path()).tensors, checkpoint(1).weights);
+      // A run that goes on from the one before replaces it.
+      CheckpointWriter writer(path(), 2);
+      writer.resume_from(1);
+      writer.save(checkpoint(2));
+      EXPECT_EQ(newest_checkpoint(path()).checkpoint, checkpoint(2));
+    }
+}
+
+TEST_F(CheckpointFolder, AFolderInTheWayIsNamedWhenARunGoesOnAndLeftAloneAfterwards) {
+  save({1, 2, 3});
+  fs::remove(state_path(path(), 3));
+  fs::create_directories(state_path(path(), 3) / "mine");
+  {
+    CheckpointWriter writer(path(), 1);
+    EXPECT_EQ(error_of([&] { writer.resume_from(2); }),
+              state_path(path(), 3).string() +
+                  ": is a folder that is not empty, expected a file of this run: "
+                  "move it away");
+    writer.save(checkpoint(4));  // and removes 1 and 2, but not what is no checkpoint's
+  }
+  EXPECT_TRUE(fs::exists(state_path(path(), 3) / "mine"));
+  EXPECT_EQ(newest_checkpoint(path()).checkpoint, checkpoint(4));
+}
+
+// What `read` says where the system checks access, which it does not for root; without "lockstep::Error" for
+// any other exception.
+std::string without_privileges(const std::function<std::string()>& read) {
+  std::array<int, 2> ends{};
+  EXPECT_EQ(pipe(ends.data()), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    constexpr uid_t kNobody = 65534;
+    if (geteuid() == 0 && (setgroups(0, nullptr) != 0 || setgid(kNobody) != 0 || setuid(kNobody) != 0))
+      _exit(3);
+    std::string said;
+    try {
+      said = read();
+    } catch (const std::exception& exception) {
+      said = std::string("exception: ") + exception.what();
+    }
+    _exit(write(ends[1], said.data(), said.size()) == static_cast<ssize_t>(said.size()) ? 0 : 4);
+  }
+  close(ends[1]);
+  std::string said(4096, '\0');
+  const ssize_t count = ::read(ends[0], said.data(), said.size());
+  said.resize(count > 0 ? static_cast<size_t>(count) : 0);
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  return said;
+}
+
+TEST_F(CheckpointFolder, PassesOverWhatMayNotBeRead) {
+  save({1, 2});
+  ASSERT_EQ(chmod(folder_.path().c_str(), 0755), 0);  // for a process that drops its privileges
+  const fs::path file = state_path(path(), 2);
+  ASSERT_EQ(chmod(file.c_str(), 0), 0);
+  const auto newest = [&] {
+    const FoundCheckpoint found = newest_checkpoint(path());
+    return std::to_string(found.checkpoint.step) + " " + found.refused.at(0);
+  };
+  EXPECT_EQ(without_privileges(newest), "1 " + file.string() + ": cannot open: Permission denied");
+  // A link into a folder that may not be entered.
+  const fs::path locked = folder_.path() / "locked";
+  fs::create_directory(locked);
+  fs::rename(file, locked / "state");
+  fs::create_symlink(locked / "state", file);
+  ASSERT_EQ(chmod(locked.c_str(), 0), 0);
+  EXPECT_EQ(without_privileges(newest), "1 " + file.string() + ": cannot open: Permission denied");
+  // The folder itself.
+  ASSERT_EQ(chmod(path().c_str(), 0), 0);
+  EXPECT_EQ(without_privileges([&] { return error_of([&] { newest_checkpoint(path()); }); }),
+            path().string() + ": cannot be read: Permission denied");
+  EXPECT_EQ(without_privileges([&] { return error_of([&] { read_weights(weights_path(path(), 1)); }); }),
+            weights_path(path(), 1).string() + ": cannot open: Permission denied");
+  chmod(path().c_str(), 0700);
+  chmod(locked.c_str(), 0700);
+}
+
+TEST_F(CheckpointFolder, CanBeReadWhileARunSavesAndRemovesInIt) {
+  save({1});
+  const std::jthread run([&](const std::stop_token& over) {
+    CheckpointWriter writer(path(), 1);
+    for (int64_t step = 2; !over.stop_requested(); ++step) writer.save(checkpoint(step));
+  });
+  int64_t last = 1;
+  for (int i = 0; i < 300; ++i) {
+    const FoundCheckpoint found = newest_checkpoint(path());
+    EXPECT_EQ(found.checkpoint, checkpoint(found.checkpoint.step));
+    EXPECT_GE(found.checkpoint.step, last);
+    last = found.checkpoint.step;
+    const Weights weights = read_weights(path());
+    EXPECT_EQ(weights.tensors,
+              checkpoint(std::stol(weights.file.stem().string().substr(std::strlen("step-")))).weights);
+  }
+  EXPECT_GT(last, 1) << "the run saved meanwhile";
+}
+
 TEST_F(CheckpointFolder, IsAnErrorWhereNoneCanBeUsed) {
   EXPECT_EQ(error_of([&] { newest_checkpoint(path()); }), path().string() + ": there is no checkpoint in it");
   save({1, 2});
@@ -288,13 +435,68 @@ TEST_F(CheckpointFolder, FindsAtOnceWhatCannotBeWritten) {
   EXPECT_EQ(error_of([&] { CheckpointWriter(path(), 0); }), "asked to keep 0 checkpoints: keep 1 or more");
 }
 
-TEST_F(CheckpointFolder, HasOneWriterAtATime) {
-  {
-    const CheckpointWriter writer(path(), 1);
-    EXPECT_EQ(error_of([&] { CheckpointWriter(path(), 1); }),
-              path().string() + ": another run saves its checkpoints here: use another folder");
+// A process that holds the folder until it is killed; returns when it has it.
+pid_t start_writer(const fs::path& folder) {
+  std::array<int, 2> ends{};
+  EXPECT_EQ(pipe(ends.data()), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const CheckpointWriter writer(folder, 1);
+    if (write(ends[1], "x", 1) == 1) pause();
+    _exit(1);
   }
+  close(ends[1]);
+  char ready = 0;
+  EXPECT_EQ(::read(ends[0], &ready, 1), 1);
+  close(ends[0]);
+  return child;
+}
+
+void kill_and_wait(pid_t process) {
+  kill(process, SIGKILL);
+  waitpid(process, nullptr, 0);
+}
+
+class CheckpointFolderLock : public CheckpointFolder, public testing::WithParamInterface<bool> {
+ protected:
+  void SetUp() override { file_system_has_locks = GetParam(); }
+  void TearDown() override { file_system_has_locks = true; }
+};
+INSTANTIATE_TEST_SUITE_P(FileSystem, CheckpointFolderLock, testing::Bool(),
+                         [](const auto& has) { return has.param ? "WithLocks" : "WithoutLocks"; });
+
+TEST_P(CheckpointFolderLock, HasOneWriterAtATimeAndSaysWhichProcessThatIs) {
+  const pid_t other = start_writer(path());
+  EXPECT_EQ(error_of([&] { CheckpointWriter(path(), 1); }),
+            path().string() + ": another run saves its checkpoints here, process " + std::to_string(other) +
+                ": use another folder, or wait for its end");
+  kill_and_wait(other);
+  {
+    const CheckpointWriter next(path(), 1);
+  }
+  EXPECT_EQ(files(), std::vector<std::string>{}) << "nothing stays behind";
+}
+
+TEST_P(CheckpointFolderLock, TakesOverWhatADeadProcessLeft) {
+  const pid_t ended = start_writer(path());
+  kill_and_wait(ended);
+  EXPECT_EQ(files(), std::vector<std::string>{"lock"});
   const CheckpointWriter next(path(), 1);
+  const Bytes content = content_of(path() / "lock");
+  EXPECT_EQ(std::string(content.begin(), content.end()).find(std::to_string(getpid()) + " "), 0U);
+}
+
+TEST_P(CheckpointFolderLock, DoesNotOpenWhatIsNoFile) {
+  fs::create_directories(path());
+  ASSERT_EQ(mkfifo((path() / "lock").c_str(), 0600), 0);
+  EXPECT_EQ(error_of([&] { CheckpointWriter(path(), 1); }),
+            (path() / "lock").string() + ": found a FIFO, expected a regular file");
+}
+
+TEST_F(CheckpointFolder, HasOneWriterAtATimeInAProcessToo) {
+  const CheckpointWriter writer(path(), 1);
+  EXPECT_NE(error_of([&] { CheckpointWriter(path(), 1); }).find("another run saves its checkpoints here"),
+            std::string::npos);
 }
 
 TEST_F(CheckpointFolder, GivesTheWeightsToProgramsThatDoNotTrain) {
