@@ -8,6 +8,7 @@
 #include "apps/common/command_line.h"
 #include "apps/common/output_file.h"
 #include "apps/common/pytorch_names.h"
+#include "nn/finite.h"
 #include "nn/state_dict.h"
 #include "parallel/checkpoint.h"
 
@@ -88,6 +89,8 @@ int main(int argc, char** argv) {
     const apps::Model model = chosen_model(typed, file.metadata, from);
     const auto module = model.make(make_devices(1)[0]);
     nn::load_pytorch_state_dict(*module, apps::pytorch_names(model.description), file.tensors, from);
+    if (const auto found = nn::first_not_finite(*module))
+      throw Error(fmt::format("{}: {}: no output of such a model would be a number", from, *found));
     std::map<std::string, std::string> metadata = model.description;
     metadata["format"] = parallel::kWeightsFormat;
     data::write_safetensors(to, nn::state_dict(*module), metadata);

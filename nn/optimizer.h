@@ -36,6 +36,8 @@ class Optimizer {
   std::vector<data::HostTensor> state(const std::vector<std::string>& names);
   void load_state(const std::vector<std::string>& names, const std::vector<data::HostTensor>& tensors,
                   const std::string& file);
+  // The same where it lies.
+  std::vector<StateEntry> entries(const std::vector<std::string>& names);
 
  protected:
   Optimizer(std::vector<Tensor> parameters, DecayOn decay_on);
@@ -53,8 +55,6 @@ class Optimizer {
   std::vector<int64_t>& add_counts(const std::string& what);
 
  private:
-  std::vector<StateEntry> entries(const std::vector<std::string>& names);
-
   std::vector<Tensor> parameters_;
   DecayOn decay_on_;
   std::deque<std::pair<std::string, std::vector<Tensor>>> tensors_;

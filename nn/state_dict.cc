@@ -58,14 +58,6 @@ void load(const StateEntry& entry, const HostTensor& source) {
   tensor.copy_from(Tensor::from_host(values, tensor.shape(), tensor.device()));
 }
 
-std::vector<StateEntry> entries_of(const Module& module) {
-  std::vector<StateEntry> entries;
-  for (const Parameter& parameter : module.named_parameters())
-    entries.push_back({parameter.name, parameter.value});
-  for (const Buffer& buffer : module.named_buffers()) entries.push_back({buffer.name, buffer.value});
-  return entries;
-}
-
 std::vector<StateEntry> own_entries_of(const Module& replica) {
   std::vector<StateEntry> entries;
   for (const Buffer& buffer : replica.named_buffers()) entries.push_back({buffer.name, buffer.value});
@@ -75,6 +67,14 @@ std::vector<StateEntry> own_entries_of(const Module& replica) {
 }
 
 }  // namespace
+
+std::vector<StateEntry> state_entries(const Module& module) {
+  std::vector<StateEntry> entries;
+  for (const Parameter& parameter : module.named_parameters())
+    entries.push_back({parameter.name, parameter.value});
+  for (const Buffer& buffer : module.named_buffers()) entries.push_back({buffer.name, buffer.value});
+  return entries;
+}
 
 std::vector<HostTensor> save_entries(const std::vector<StateEntry>& entries) {
   std::vector<HostTensor> tensors;
@@ -120,11 +120,11 @@ void load_entries(const std::vector<StateEntry>& entries, const std::vector<Host
 }
 
 std::vector<HostTensor> state_dict(const Module& module) {
-  return save_entries(entries_of(module));
+  return save_entries(state_entries(module));
 }
 
 void load_state_dict(Module& module, const std::vector<HostTensor>& tensors, const std::string& file) {
-  load_entries(entries_of(module), tensors, file, "the model");
+  load_entries(state_entries(module), tensors, file, "the model");
 }
 
 std::vector<HostTensor> replica_state(const Module& replica) {

@@ -35,6 +35,8 @@ struct StateEntry {
   std::string name;
   std::variant<Tensor, int64_t*> value;
 };
+// The module's parameters, then its buffers.
+std::vector<StateEntry> state_entries(const Module& module);
 std::vector<data::HostTensor> save_entries(const std::vector<StateEntry>& entries);
 // As load_state_dict; `owner` is what the entries belong to, for the error: "the model".
 void load_entries(const std::vector<StateEntry>& entries, const std::vector<data::HostTensor>& tensors,

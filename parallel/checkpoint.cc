@@ -343,7 +343,7 @@ void CheckpointWriter::resume_from(int64_t step) {
   }
 }
 
-void CheckpointWriter::write_state(const Checkpoint& checkpoint) const {
+void CheckpointWriter::replace_state(const Checkpoint& checkpoint) const {
   data::Safetensors state;
   add_prefixed(state.tensors, kOptimizer, checkpoint.optimizer);
   for (size_t r = 0; r < checkpoint.replicas.size(); ++r)
@@ -367,7 +367,7 @@ void CheckpointWriter::save(const Checkpoint& checkpoint, Old old) {
     about["format"] = kWeightsFormat;
     about["step"] = std::to_string(checkpoint.step);
     data::write_safetensors(weights_file, checkpoint.weights, about);
-    write_state(checkpoint);
+    replace_state(checkpoint);
   } catch (...) {
     std::error_code ignored;
     fs::remove(state_file, ignored);
@@ -376,11 +376,6 @@ void CheckpointWriter::save(const Checkpoint& checkpoint, Old old) {
   }
   std::erase(unusable_, checkpoint.step);
   if (old == Old::remove) remove_old(checkpoint.step);
-}
-
-void CheckpointWriter::replace_state(const Checkpoint& checkpoint) {
-  write_state(checkpoint);
-  remove_old(checkpoint.step);
 }
 
 void CheckpointWriter::remove(int64_t step) const {

@@ -71,20 +71,20 @@ class CheckpointWriter {
   // count as kept. Throws Error where a folder with something in it is in the way of one.
   void resume_from(int64_t step);
   // Writes the weights, then the state, each as a whole or not at all, then removes old checkpoints, unless
-  // these should wait for replace_state. Throws Error where that fails (a full disk); then there is nothing of
-  // this checkpoint, and the earlier ones are as they were.
+  // they are to be kept for now. Throws Error where that fails (a full disk); then there is nothing of this
+  // checkpoint, and the earlier ones are as they were.
   enum class Old { remove, keep };
   void save(const Checkpoint& checkpoint, Old old = Old::remove);
-  // Writes the state of a checkpoint that has been saved, with the same weights, anew, and removes old
-  // checkpoints. Whenever that ends, the checkpoint is whole.
-  void replace_state(const Checkpoint& checkpoint);
+  // Writes the state of a checkpoint that has been saved, with the same weights, anew. Whenever that ends,
+  // the checkpoint is whole.
+  void replace_state(const Checkpoint& checkpoint) const;
+  // Removes old checkpoints, where that after `newest` is the newest.
+  void remove_old(int64_t newest) const;
   // Removes the checkpoint after `step`.
   void remove(int64_t step) const;
 
  private:
   void remove_leftovers() const;
-  void write_state(const Checkpoint& checkpoint) const;
-  void remove_old(int64_t newest) const;
 
   std::filesystem::path folder_;
   int64_t keep_;

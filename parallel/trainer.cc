@@ -4,12 +4,16 @@
 
 #include <algorithm>
 #include <deque>
+#include <limits>
 
 #include "core/autograd.h"
 #include "kernels/check.h"
+#include "kernels/finite.h"
 #include "kernels/softmax.h"
 #include "nn/clip.h"
+#include "nn/finite.h"
 #include "nn/functional.h"
+#include "nn/state_dict.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -141,6 +145,17 @@ Trainer::Report Trainer::report() {
   return std::exchange(gathered_, Report{});
 }
 
+std::optional<std::string> Trainer::first_not_finite() {
+  std::vector<nn::StateEntry> entries;
+  for (const nn::Parameter& parameter : net_.module().named_parameters())
+    entries.push_back({parameter.name, parameter.value});
+  for (const nn::StateEntry& entry : optimizers_.optimizers()[0]->entries(nn::parameter_names(net_.module())))
+    entries.push_back(entry);
+  for (const auto& replica : net_.replicas())
+    for (const nn::Buffer& buffer : replica->named_buffers()) entries.push_back({buffer.name, buffer.value});
+  return nn::first_not_finite(entries);
+}
+
 std::optional<int64_t> count_correct(const DataParallel& net, const std::vector<data::DeviceData>& data,
                                      int64_t rows, int64_t batch_size, const WatchRows& watch) {
   const NoGrad no_grad;
@@ -148,10 +163,12 @@ std::optional<int64_t> count_correct(const DataParallel& net, const std::vector<
   if (data.size() != replicas)
     throw Error(fmt::format("count_correct: data on {} devices for {} replicas", data.size(), replicas));
   std::deque<nn::EvaluationMode> evaluation;
-  std::vector<Tensor> correct;
+  constexpr int32_t kNoRow = std::numeric_limits<int32_t>::max();
+  std::vector<Tensor> correct, without_largest;
   for (size_t r = 0; r < replicas; ++r) {
     evaluation.emplace_back(*net.replicas()[r]);
     correct.push_back(Tensor::zeros({1}, net.devices()[r], DType::int32));
+    without_largest.push_back(Tensor::from_host<int32_t>({kNoRow}, {1}, net.devices()[r]));
   }
   size_t r = 0;
   for (int64_t begin = 0; begin < rows; begin += batch_size, r = (r + 1) % replicas) {
@@ -162,7 +179,16 @@ std::optional<int64_t> count_correct(const DataParallel& net, const std::vector<
     const Tensor logits = net.replicas()[r]->forward(batch.x);
     check_classes(logits, batch);
     count_into(correct[r], logits, batch.y);
+    for_float_type("count_correct", logits.dtype(), [&]<typename T>(T) {
+      kernels::first_row_without_largest(logits.data<T>(), logits.dim(0), static_cast<int>(logits.dim(1)),
+                                         static_cast<int32_t>(begin), without_largest[r].data<int32_t>(),
+                                         logits.device().stream());
+    });
   }
+  int32_t first = kNoRow;
+  for (const Tensor& row : without_largest) first = std::min(first, row.to_host<int32_t>()[0]);
+  if (first != kNoRow)
+    throw nn::NotFinite(fmt::format("the model's outputs for image {} are NaN or infinite", first));
   int64_t total = 0;
   for (const Tensor& count : correct) {
     total += count.to_host<int32_t>()[0];

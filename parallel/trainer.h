@@ -42,6 +42,9 @@ class Trainer {
   };
   Report report();
 
+  // As nn::first_not_finite: of the parameters, of the optimizer's memory, and of every replica's buffers.
+  std::optional<std::string> first_not_finite();
+
   DataParallel& net() { return net_; }
   const std::vector<std::shared_ptr<nn::Module>>& replicas() const { return net_.replicas(); }
   ReplicaOptimizers& optimizers() { return optimizers_; }
@@ -79,7 +82,7 @@ using WatchRows = std::function<bool(int64_t rows)>;
 // out to the replicas in turn; data[r] is on device r. So every batch is the same computation for every
 // number of replicas, and so is the count, where their buffers are equal (DataParallel::combine_buffers).
 // None where `watch` ended it. Throws where the model has fewer outputs than the data have classes, or a label is
-// none.
+// no class, and nn::NotFinite, naming the row, where there is no largest output.
 std::optional<int64_t> count_correct(const DataParallel& net, const std::vector<data::DeviceData>& data,
                                      int64_t rows, int64_t batch_size, const WatchRows& watch = nullptr);
 

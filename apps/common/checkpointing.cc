@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "nn/state_dict.h"
 
@@ -138,18 +139,23 @@ bool Checkpointing::due_after_epoch(const Place& place, bool last) const {
 
 void Checkpointing::save(const Place& place, parallel::Trainer& trainer) {
   if (!writer_ || place.step == saved_step_) return;
-  writer_->save(checkpoint_of(place, trainer));
-  saved_step_ = place.step;
-}
-
-void Checkpointing::save_before_evaluation(const Place& place, parallel::Trainer& trainer) {
-  if (!writer_ || place.step == saved_step_) return;
   writer_->save(checkpoint_of(place, trainer), parallel::CheckpointWriter::Old::keep);
   saved_step_ = place.step;
+  unproven_ = true;
+}
+
+void Checkpointing::proven() {
+  if (std::exchange(unproven_, false)) writer_->remove_old(saved_step_);
 }
 
 void Checkpointing::evaluated(const Place& place, parallel::Trainer& trainer) {
-  if (writer_ && place.step == saved_step_) writer_->replace_state(checkpoint_of(place, trainer));
+  if (!writer_ || place.step != saved_step_) return;
+  writer_->replace_state(checkpoint_of(place, trainer));
+  proven();
+}
+
+void Checkpointing::disproven() {
+  if (std::exchange(unproven_, false)) writer_->remove(saved_step_);
 }
 
 parallel::Checkpoint Checkpointing::checkpoint_of(const Place& place, parallel::Trainer& trainer) const {
@@ -173,6 +179,14 @@ parallel::Checkpoint Checkpointing::checkpoint_of(const Place& place, parallel::
                     {"machine", Json(identity_.machine).dump()},
                     {"rows_since_combined", Json(net.rows_since_combined()).dump()}};
   return checkpoint;
+}
+
+std::string Checkpointing::how_to_go_back() const {
+  if (!writer_) return "";
+  const std::vector<int64_t> steps = parallel::checkpoint_steps(options_.checkpoint);
+  if (steps.empty()) return fmt::format("; there is no checkpoint in {} yet", options_.checkpoint);
+  return fmt::format("; the newest checkpoint in {} is that after step {}", options_.checkpoint,
+                     steps.back());
 }
 
 std::string Checkpointing::how_to_go_on() const {

@@ -37,15 +37,21 @@ class Checkpointing {
   bool due_in_epoch(const Place& place) const;
   bool due_after_epoch(const Place& place, bool last) const;
   // Saves, unless that has been done after this step. The trainer's reports up to here are in `place`.
-  // Changes nothing in the run.
+  // Changes nothing in the run. The older checkpoints all stay until it is known that these weights are worth
+  // something:
   void save(const Place& place, parallel::Trainer& trainer);
-  // The same before an evaluation. Nobody knows yet what these weights are worth, so the older checkpoints stay
-  // until evaluated(): then `place` has the result, and so has the checkpoint.
-  void save_before_evaluation(const Place& place, parallel::Trainer& trainer);
+  // They gave a number: the loss of the next step.
+  void proven();
+  // They were evaluated: the result is in `place`, and now in the checkpoint of this step, where there is
+  // one.
   void evaluated(const Place& place, parallel::Trainer& trainer);
+  // They gave none: the checkpoint goes away, if it was saved in this run and not proven.
+  void disproven();
 
   // How an interrupted run goes on: "" where it has no checkpoints.
   std::string how_to_go_on() const;
+  // What a run that went wrong leaves behind: "" where it has no checkpoints.
+  std::string how_to_go_back() const;
 
  private:
   void find();
@@ -57,6 +63,7 @@ class Checkpointing {
   std::unique_ptr<parallel::CheckpointWriter> writer_;
   std::optional<parallel::Checkpoint> found_;  // until it is loaded
   int64_t saved_step_ = -1;
+  bool unproven_ = false;  // what was saved last
 };
 
 }  // namespace lockstep::apps

@@ -45,12 +45,12 @@ extern "C" void on_signal(int signal) {
 
 void catch_interrupts(const std::string& notice) {
   notice_line = (isatty(STDERR_FILENO) == 1 ? "\n" : "") + notice + "\n";  // after a terminal's ^C
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   for (const int signal : kSignals) sigaddset(&action.sa_mask, signal);
   for (const int signal : kSignals) {
-    struct sigaction found {};
+    struct sigaction found{};
     if (sigaction(signal, nullptr, &found) == 0 && found.sa_handler != SIG_IGN)
       sigaction(signal, &action, nullptr);
   }

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <span>
 
 #include "core/autograd.h"
 #include "kernels/check.h"
@@ -16,6 +17,12 @@ namespace lockstep::apps {
 namespace {
 
 constexpr int kClasses = data::kFashionMnistClasses;
+
+// Whether one output is the largest, and so says a class; minus infinity is a class that cannot be.
+bool has_largest(std::span<const float> logits) {
+  return std::none_of(logits.begin(), logits.end(), [](float logit) { return std::isnan(logit); }) &&
+         std::isfinite(*std::max_element(logits.begin(), logits.end()));
+}
 
 }  // namespace
 
@@ -35,9 +42,12 @@ std::vector<float> logits_of(nn::Module& module, const data::ImageData& images, 
       throw Error(
           fmt::format("the model tells {} classes apart, Fashion-MNIST has {}", logits.dim(-1), kClasses));
     const std::vector<float> values = nn::cast(logits, DType::float32).to_host<float>();
-    if (!std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); }))
-      throw Error(
-          "the model's outputs are not finite numbers: its training went wrong before this was saved");
+    for (int64_t row = 0; row < rows; ++row)
+      if (!has_largest(std::span(values).subspan(static_cast<size_t>(row * kClasses), kClasses)))
+        throw Error(fmt::format(
+            "the model's outputs for image {} are NaN or infinite: its training went wrong before "
+            "it was saved",
+            begin + row));
     all.insert(all.end(), values.begin(), values.end());
   }
   return all;

@@ -15,8 +15,8 @@ namespace lockstep::apps {
 inline constexpr int64_t kEvaluationBatch = 100;
 
 // The logits of all images, [rows, classes] row-major; the module is in evaluation mode. Images are
-// normalised as in training. Throws Error for a module that does not have Fashion-MNIST's classes, and where
-// a logit is no finite number.
+// normalised as in training. Throws Error for a module that does not have Fashion-MNIST's classes, and,
+// naming the image, where a logit is NaN or the largest one infinite.
 std::vector<float> logits_of(nn::Module& module, const data::ImageData& images, const Device& device);
 
 // The class with the largest logit, for each row.

@@ -50,9 +50,9 @@ void Progress::show(int64_t done, const std::string& figures) {
   if (quiet_) return;
   last_ = Clock::now();
   const double each = seconds() / static_cast<double>(std::max<int64_t>(done - first_, 1));
-  const std::string text = fmt::format(" {:3.0f}%  {}  {} left",
-                                       100.0 * static_cast<double>(done) / static_cast<double>(total_),
-                                       figures, format_seconds(each * static_cast<double>(total_ - done)));
+  const std::string text =
+      fmt::format(" {:3.0f}%  {}  {} left", 100.0 * static_cast<double>(done) / static_cast<double>(total_),
+                  figures, format_seconds(each * static_cast<double>(total_ - done)));
   if (!terminal_) {
     fmt::print("{}{}\n", label_, text);
     std::fflush(stdout);

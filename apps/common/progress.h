@@ -1,5 +1,5 @@
-// What a run shows while an epoch or an evaluation is going on: a bar that is redrawn in place on a terminal, a
-// line now and then where the output is none.
+// What a run shows while an epoch or an evaluation is going on: a bar that is redrawn in place on a terminal,
+// a line now and then where the output is none.
 #pragma once
 
 #include <chrono>

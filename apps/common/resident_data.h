@@ -28,7 +28,8 @@ class ResidentData {
                                           const kernels::Augmentation& augmentation) const;
   // Share of the test images that the network classifies right, on all its devices together; none where
   // `watch` ended it.
-  std::optional<double> test_accuracy(const parallel::DataParallel& net, const parallel::WatchRows& watch) const;
+  std::optional<double> test_accuracy(const parallel::DataParallel& net,
+                                      const parallel::WatchRows& watch) const;
 
  private:
   std::vector<Device> devices_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "kernels/check.h"
+#include "nn/finite.h"
 #include "nn/state_dict.h"
 #include "parallel/checkpoint.h"
 
@@ -20,6 +21,9 @@ SavedModel load_model(const std::filesystem::path& file_or_folder, const Device&
     throw Error(fmt::format("{}: {}", weights.file.string(), error.what()));
   }
   nn::load_state_dict(*saved.module, weights.tensors, weights.file.string());
+  if (const auto found = nn::first_not_finite(*saved.module))
+    throw Error(
+        fmt::format("{}: {}: its training went wrong before it was saved", weights.file.string(), *found));
   saved.module->eval();
   return saved;
 }

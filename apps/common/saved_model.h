@@ -15,7 +15,7 @@ struct SavedModel {
 };
 
 // From a weights file, or from the newest usable checkpoint of a folder; tells on standard error which newer
-// ones had to be passed over. Throws Error.
+// ones had to be passed over. Throws Error, also where weights or running statistics are NaN or infinite.
 SavedModel load_model(const std::filesystem::path& file_or_folder, const Device& device);
 
 }  // namespace lockstep::apps

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <optional>
 #include <span>
 
@@ -17,6 +18,7 @@
 #include "core/peer.h"
 #include "core/pool.h"
 #include "core/sha256.h"
+#include "nn/finite.h"
 #include "parallel/replicas.h"
 #include "parallel/trainer.h"
 
@@ -67,22 +69,25 @@ class Run {
   const Place& place() const { return place_; }
 
   // Where --resume asks for it, goes to the place of the newest checkpoint.
-  void resume() { place_ = checkpoints_.resume(trainer_); }
+  void resume() {
+    place_ = checkpoints_.resume(trainer_);
+    check_finite();
+  }
 
-  // Trains what is left of an epoch, saves it where that is due, and evaluates. False where it was asked to stop;
-  // then everything so far is saved, where there are checkpoints.
+  // Trains what is left of an epoch, saves it where that is due, and evaluates. False where it was asked to
+  // stop; then everything so far is saved, where there are checkpoints.
   bool epoch() {
     if (!train_epoch()) {
-      collect();
-      checkpoints_.save(place_, trainer_);
+      save();
       return false;
     }
     trainer_.net().combine_buffers();
+    check_finite();
     if (checkpoints_.due_after_epoch(place_, place_.epoch + 1 == options_.epochs))
-      checkpoints_.save_before_evaluation(place_, trainer_);
+      checkpoints_.save(place_, trainer_);
     const std::optional<double> accuracy = evaluate();
     if (!accuracy) {
-      checkpoints_.save_before_evaluation(place_, trainer_);
+      checkpoints_.save(place_, trainer_);
       return false;
     }
     end_epoch(*accuracy);
@@ -118,11 +123,17 @@ class Run {
   // The test accuracy; none where it was asked to stop.
   std::optional<double> evaluate() {
     Progress progress(epoch_label() + " test", 0, data_.test_rows(), options_.quiet);
-    return data_.test_accuracy(trainer_.net(), [&](int64_t rows) {
+    const auto watch = [&](int64_t rows) {
       if (progress.due())
         progress.show(rows, fmt::format("{:.0f} images/s", static_cast<double>(rows) / progress.seconds()));
       return !interrupted();
-    });
+    };
+    try {
+      return data_.test_accuracy(trainer_.net(), watch);
+    } catch (const nn::NotFinite& error) {
+      checkpoints_.disproven();
+      throw_not_finite(error.what());
+    }
   }
 
   std::string epoch_label() const { return fmt::format("epoch {}/{}", place_.epoch + 1, options_.epochs); }
@@ -153,17 +164,36 @@ class Run {
     place_.images += rows.end - rows.begin;
   }
 
-  // Brings `place_` up to date; the steps that are enqueued end first.
+  // Brings `place_` up to date; the steps that are enqueued end first. A checkpoint's weights are worth what
+  // comes next, so the first loss after it decides whether it stays.
   void collect() {
-    place_.sums.add(trainer_.report(), place_.step);
+    const parallel::Trainer::Report report = trainer_.report();
+    if (!report.losses.empty()) {
+      if (std::isfinite(report.losses.front()))
+        checkpoints_.proven();
+      else
+        checkpoints_.disproven();
+    }
+    place_.sums.add(report, place_.step);
     place_.seconds += seconds_since(since_);
     since_ = Clock::now();
   }
 
   void save() {
     collect();
+    check_finite();
     checkpoints_.save(place_, trainer_);
     since_ = Clock::now();  // saving is no training
+  }
+
+  // Looks at everything that a checkpoint holds: not at every step, since that would wait for the device.
+  void check_finite() {
+    if (const auto found = trainer_.first_not_finite()) throw_not_finite(*found);
+  }
+
+  [[noreturn]] void throw_not_finite(const std::string& found) const {
+    throw Error(fmt::format("after step {} {}: use a smaller --lr, or --clip-norm{}", place_.step, found,
+                            checkpoints_.how_to_go_back()));
   }
 
   void check_lockstep() {

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <optional>
 
 #include "apps/common/command_line.h"
 #include "core/autograd.h"
+#include "kernels/finite.h"
 #include "kernels/softmax.h"
 #include "nn/data/fashion_mnist.h"
 #include "nn/sgd.h"
@@ -71,15 +73,27 @@ void sgd(const std::vector<Tensor>& params, float lr, int64_t batch_size) {
 
 double evaluate_accuracy(const std::function<Tensor(const Tensor&)>& net, DataIterator& data) {
   const NoGrad no_grad;
-  Tensor correct;
+  constexpr int32_t kNoRow = std::numeric_limits<int32_t>::max();
+  Tensor correct, without_largest;
+  int64_t rows = 0;
   for (const auto& [x, y] : data.epoch(0)) {
-    if (!correct.defined()) correct = Tensor::zeros({1}, x.device(), DType::int32);
+    if (!correct.defined()) {
+      correct = Tensor::zeros({1}, x.device(), DType::int32);
+      without_largest = Tensor::from_host<int32_t>({kNoRow}, {1}, x.device());
+    }
     const Tensor logits = net(x);
     const DeviceGuard guard(logits.device());
-    kernels::count_correct(logits.data<float>(), y.data<int32_t>(), logits.dim(0),
-                           static_cast<int>(logits.dim(1)), correct.data<int32_t>(),
-                           logits.device().label_fault(), logits.device().stream());
+    const auto classes = static_cast<int>(logits.dim(1));
+    kernels::count_correct(logits.data<float>(), y.data<int32_t>(), logits.dim(0), classes,
+                           correct.data<int32_t>(), logits.device().label_fault(), logits.device().stream());
+    kernels::first_row_without_largest(logits.data<float>(), logits.dim(0), classes,
+                                       static_cast<int32_t>(rows), without_largest.data<int32_t>(),
+                                       logits.device().stream());
+    rows += logits.dim(0);
   }
+  if (const int32_t row = without_largest.to_host<int32_t>()[0]; row != kNoRow)
+    throw Error(
+        fmt::format("the model's outputs for test image {} are NaN or infinite: use a smaller --lr", row));
   const auto right = static_cast<double>(correct.to_host<int32_t>()[0]);
   correct.device().check_labels();
   return right / static_cast<double>(data.rows());

@@ -176,10 +176,11 @@ TEST_F(Checkpoints, AreMadeWhenTheRunIsAskedToStop) {
     // evaluation.
     EXPECT_TRUE(std::regex_match(
         outcome.error,
-        std::regex(fmt::format("stopping after this step; a checkpoint will be written; Ctrl-C again ends at once\n"
-                               "interrupted after step {} \\(epoch \\d+\\); it is saved in {}: the same "
-                               "command with --resume goes on from here\n",
-                               step, folder().string()))))
+        std::regex(
+            fmt::format("stopping after this step; a checkpoint will be written; Ctrl-C again ends at once\n"
+                        "interrupted after step {} \\(epoch \\d+\\); it is saved in {}: the same "
+                        "command with --resume goes on from here\n",
+                        step, folder().string()))))
         << outcome.error;
     const Given ends{{"--epochs", std::to_string(step / 5 + 2)}, {"--schedule", "constant"}};
     EXPECT_EQ(run(ends + going_on()).exit_code, 0);

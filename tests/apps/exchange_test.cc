@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "nn/init.h"
@@ -127,6 +129,27 @@ TEST_F(Exchange, RefusesAFileOfTheWrongSideAndOverwritingTheOneItReads) {
   EXPECT_EQ(refusal({EXPORT, path("ours"), path("ours")}),
             "export: " + path("ours") + ": is the file to read, too: write to another one");
   EXPECT_TRUE(bytes_of(path("ours")) == before);
+}
+
+TEST_F(Exchange, RefusesWhatIsNoNumber) {
+  save("ours", {{"model", "lenet"}});
+  data::Safetensors file = data::read_safetensors(path("ours"));
+  ASSERT_EQ(file.tensors[0].name, "conv1.weight");
+  const float infinite = -std::numeric_limits<float>::infinity();
+  std::memcpy(file.tensors[0].bytes.data(), &infinite, sizeof(float));
+  data::write_safetensors(path("bad"), file.tensors, file.metadata);
+  const std::string found = ": 1 of the 150 values of conv1.weight are NaN or infinite: ";
+  EXPECT_NE(refusal({EXPORT, path("bad"), path("out")}).find("export: " + path("bad") + found),
+            std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(path("out")));
+
+  EXPECT_EQ(run({EXPORT, path("ours"), path("theirs")}).exit_code, 0);
+  file = data::read_safetensors(path("theirs"));
+  std::memcpy(file.tensors[0].bytes.data(), &infinite, sizeof(float));
+  data::write_safetensors(path("bad"), file.tensors, file.metadata);
+  EXPECT_NE(refusal({IMPORT, path("bad"), path("out")}).find("import: " + path("bad") + found),
+            std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(path("out")));
 }
 
 }  // namespace

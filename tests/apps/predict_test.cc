@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstring>
 #include <sstream>
 
 #include "apps/common/png.h"
@@ -172,7 +173,24 @@ TEST_F(Predict, RefusesWeightsThatAreNoneOrDoNotFit) {
   tensors = lenet_that_says(kMostlyDress, model_);
   tensors.back().bytes.assign(tensors.back().bytes.size(), std::byte{0xff});  // NaNs
   write_weights(path("x"), tensors, model_.description);
-  EXPECT_NE(refusal({}, "x").find("not finite"), std::string::npos);
+  EXPECT_EQ(refusal({}, "x"),
+            path("x") +
+                ": 10 of the 10 values of fc3.bias are NaN or infinite: its training went wrong "
+                "before it was saved");
+}
+
+// Weights that are finite, whose outputs are not.
+TEST_F(Predict, NamesAnImageThatNoClassCanBeReadFrom) {
+  auto tensors = lenet_that_says(kMostlyDress, model_);
+  for (data::HostTensor& tensor : tensors)
+    for (size_t i = 0; i < tensor.bytes.size(); i += sizeof(float)) {
+      const float huge = 1e30F;
+      std::memcpy(&tensor.bytes[i], &huge, sizeof(float));
+    }
+  write_weights(path("x"), tensors, model_.description);
+  EXPECT_EQ(
+      refusal({}, "x"),
+      "the model's outputs for image 0 are NaN or infinite: its training went wrong before it was saved");
 }
 
 TEST_F(Predict, RefusesOptionsThatCannotBeBeforeItWorks) {

@@ -18,8 +18,8 @@ struct Outcome {
 Outcome run_program(const std::vector<std::string>& command, const std::vector<std::string>& environment = {},
                     const std::string& interrupt_after = "", int signal = SIGINT);
 
-// The same; sends the signals, one right after the other, as soon as `when`, which is given the standard output
-// so far and asked again and again, says so.
+// The same; sends the signals, one right after the other, as soon as `when`, which is given the standard
+// output so far and asked again and again, says so.
 Outcome run_and_signal(const std::vector<std::string>& command, const std::vector<std::string>& environment,
                        const std::function<bool(const std::string& out)>& when,
                        const std::vector<int>& signals);

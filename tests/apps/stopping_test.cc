@@ -28,8 +28,8 @@ class Ignored {
 class Stopping : public TrainingRun {
  protected:
   std::vector<std::string> endless(const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> command{TRAIN_LENET, "--data-dir", images_.path(), "--epochs", "1000000",
-                                     "--batch-size", "50",       "--schedule",   "constant"};
+    std::vector<std::string> command{TRAIN_LENET,    "--data-dir", images_.path(), "--epochs", "1000000",
+                                     "--batch-size", "50",         "--schedule",   "constant"};
     command.insert(command.end(), more.begin(), more.end());
     return command;
   }
@@ -51,8 +51,9 @@ TEST_F(Stopping, EachSignalThatAsksForItStopsTheRun) {
 TEST_F(Stopping, ASignalThatWasIgnoredAtTheStartStaysIgnored) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const Ignored ignored(signal);
-    const Outcome outcome = run_and_signal({TRAIN_LENET, "--data-dir", images_.path(), "--epochs", "40", "--batch-size", "50"}, {},
-                                           trains, {signal});
+    const Outcome outcome =
+        run_and_signal({TRAIN_LENET, "--data-dir", images_.path(), "--epochs", "40", "--batch-size", "50"},
+                       {}, trains, {signal});
     EXPECT_EQ(outcome.exit_code, 0) << "signal " << signal << ": " << outcome.error;
     EXPECT_EQ(outcome.error, "");
     EXPECT_NE(outcome.out.find("\n   40 "), outcome.out.npos) << outcome.out;
@@ -83,14 +84,14 @@ TEST(Interrupt, ASecondOneLaterEndsAtOnce) {
   EXPECT_EXIT(twice(), testing::KilledBySignal(SIGTERM), "will stop\n");
 }
 
-// ResNet-18 takes seconds to evaluate 1,500 images, so the signal comes while it does: after the checkpoint of
-// the epoch is whole.
+// ResNet-18 takes seconds to evaluate 1,500 images, so the signal comes while it does: after the checkpoint
+// of the epoch is whole.
 class StoppingInEvaluation : public TrainingRun {
  protected:
   std::vector<std::string> arguments(const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> words{"--data-dir", data_.path(),   "--devices", "2",        "--stem",
-                                   "imagenet",   "--epochs",     "2",         "--limit",  "32",
-                                   "--json",     path("r.json"), "--batch-size", "16"};
+    std::vector<std::string> words{"--data-dir",   data_.path(), "--devices", "2",  "--stem", "imagenet",
+                                   "--epochs",     "2",          "--limit",   "32", "--json", path("r.json"),
+                                   "--batch-size", "16"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -19,7 +20,9 @@
 #include "nn/layers.h"
 #include "nn/models/lenet.h"
 #include "nn/sgd.h"
+#include "nn/state_dict.h"
 #include "parallel/replicas.h"
+#include "tests/error_of.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -300,6 +303,56 @@ TEST(CountCorrect, EndsWithoutACountWhereItsWatchSaysSo) {
   };
   EXPECT_EQ(count_correct(training.trainer.net(), training.data, kRows, 4, watch), std::nullopt);
   EXPECT_EQ(seen, (std::vector<int64_t>{0, 4, 8, 12}));
+}
+
+// Says class 0, but for one image of which nothing can be said.
+class OneNaN : public nn::Module {
+ public:
+  Tensor forward(const Tensor& x) override {
+    std::vector<float> outputs(static_cast<size_t>(x.dim(0)) * 10, 0.0F);
+    for (int64_t row = 0; row < x.dim(0); ++row)
+      if (rows_++ == 13) outputs[static_cast<size_t>(row) * 10 + 9] = std::numeric_limits<float>::quiet_NaN();
+    return Tensor::from_host(outputs, {x.dim(0), 10}, x.device());
+  }
+  std::string describe() const override { return "OneNaN"; }
+  int64_t rows_ = 0;
+};
+
+TEST(CountCorrect, NamesAnImageThatHasNoLargestOutput) {
+  const std::vector<Device> devices = make_devices(1);
+  const DataParallel net([](const Device&) { return std::make_shared<OneNaN>(); }, devices);
+  EXPECT_EQ(error_of([&] { count_correct(net, random_data(devices), kRows, 4); }),
+            "the model's outputs for image 13 are NaN or infinite");
+}
+
+TEST(Trainer, FindsWhatIsNoNumberInWeightsAndOptimizersAndStatistics) {
+  const auto make = [](const Device& device) {
+    auto net = std::make_shared<nn::Sequential>();
+    net->add<nn::BatchNorm2d>("norm", 1, device)
+        .add<nn::Flatten>("flat")
+        .add<nn::Linear>("fc", 784, 10, device);
+    return net;
+  };
+  Trainer trainer(make, make_devices(2), {.make_optimizer = [](std::vector<Tensor> parameters) {
+                    return std::make_unique<nn::Sgd>(
+                        std::move(parameters), kernels::SgdSettings{.learning_rate = 0, .momentum = 0.9F});
+                  }});
+  EXPECT_EQ(trainer.first_not_finite(), std::nullopt);
+  const auto spoil = [&trainer](const Tensor& tensor, const std::string& want) {
+    const Tensor before = tensor.copy_to(tensor.device());
+    std::vector<float> values = tensor.to_host<float>();
+    values.back() = std::numeric_limits<float>::infinity();
+    tensor.copy_from(Tensor::from_host(values, tensor.shape(), tensor.device()));
+    EXPECT_EQ(trainer.first_not_finite(), want);
+    tensor.copy_from(before);
+    EXPECT_EQ(trainer.first_not_finite(), std::nullopt);
+  };
+  const auto names = nn::parameter_names(trainer.net().module());
+  spoil(trainer.net().module().parameters()[2], "1 of the 7840 values of fc.weight are NaN or infinite");
+  spoil(std::get<Tensor>(trainer.optimizers().optimizers()[0]->entries(names)[3].value),
+        "1 of the 10 values of fc.bias.velocity are NaN or infinite");
+  spoil(trainer.replicas()[1]->named_buffers()[1].value,
+        "1 of the 1 values of norm.running_var are NaN or infinite");
 }
 
 TEST(CountCorrect, EvaluatesWhateverTheModelsMode) {
