@@ -9,9 +9,7 @@ if(LOCKSTEP_BACKEND STREQUAL host)
 else()
   install(TARGETS lockstep_cuda_api EXPORT lockstep-targets)
 endif()
-install(TARGETS lockstep EXPORT lockstep-targets)
-install(DIRECTORY kernels core nn parallel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep
-        FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
+install(TARGETS lockstep EXPORT lockstep-targets FILE_SET HEADERS)
 install(EXPORT lockstep-targets NAMESPACE lockstep:: DESTINATION ${lockstep_package})
 
 configure_package_config_file(cmake/lockstep-config.cmake.in ${PROJECT_BINARY_DIR}/lockstep-config.cmake
