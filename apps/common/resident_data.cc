@@ -1,9 +1,12 @@
 #include "apps/common/resident_data.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
 #include "apps/common/predictions.h"
+#include "kernels/check.h"
 #include "parallel/replicas.h"
 
 namespace lockstep::apps {
@@ -43,6 +46,16 @@ std::vector<data::LabelledBatch> ResidentData::shards(const data::Batch& rows,
     begin += sizes[r];
   }
   return shards;
+}
+
+void ResidentData::try_evaluation(const parallel::DataParallel& net) const {
+  try {
+    parallel::count_correct(net, test_, 1, 1);
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const Error& error) {
+    throw Error(fmt::format("the evaluation after an epoch would fail: {}", error.what()));
+  }
 }
 
 std::optional<double> ResidentData::test_accuracy(const parallel::DataParallel& net,

@@ -26,6 +26,8 @@ class ResidentData {
   // `augmentation` says, by (seed, epoch, image) alone.
   std::vector<data::LabelledBatch> shards(const data::Batch& rows,
                                           const kernels::Augmentation& augmentation) const;
+  // Evaluates a single image: throws Error where no evaluation can work.
+  void try_evaluation(const parallel::DataParallel& net) const;
   // Share of the test images that the network classifies right, on all its devices together; none where
   // `watch` ended it.
   std::optional<double> test_accuracy(const parallel::DataParallel& net,

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "apps/common/batch_check.h"
 #include "apps/common/checkpointing.h"
 #include "apps/common/interrupt.h"
 #include "apps/common/place.h"
@@ -63,6 +64,7 @@ class Run {
       throw Error("--sync-batch-norm: this model has no batch norm");
     nn::initialise(trainer_.net().module(), settings.init, options.seed);
     trainer_.net().broadcast();
+    data_.try_evaluation(trainer_.net());
   }
 
   const nn::Module& model() const { return *trainer_.replicas()[0]; }
@@ -274,6 +276,8 @@ int train(const Options& options, const Model& model) {
   if (options.batch_size > images.train.rows)
     throw Error(fmt::format("--batch-size is {}, but there are {} training images: use at most that",
                             options.batch_size, images.train.rows));
+  check_batches(data::batches(images.train.rows, options.batch_size), devices, settings.statistics,
+                model.make, images.train.height, images.train.width);
   Checkpointing checkpoints(
       options, options.checkpoint.empty() ? RunIdentity() : identity(options, model, images, devices));
   Report report(options.json, options.quiet);

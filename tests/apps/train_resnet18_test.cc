@@ -53,6 +53,55 @@ TEST_F(TrainResNet18, RefusesAnotherStemOrVariant) {
   expect_refusal(TRAIN_RESNET18, {"--batch-size", "-1"}, "--batch-size is -1");
 }
 
+// With the imagenet stem an image is one pixel in the end: one image has no variance.
+class ABatchThatLeavesOneImage : public TrainResNet18 {
+ protected:
+  Outcome of(const std::string& limit, const std::string& batch_size, const std::string& devices,
+             std::vector<std::string> more = {"--stem", "imagenet"}) const {
+    more.insert(more.end(), {"--limit", limit, "--batch-size", batch_size, "--devices", devices, "--epochs",
+                             "1", "--checkpoint", path("run"), "--json", path("run.json")});
+    const Outcome outcome = run(TRAIN_RESNET18, more);
+    if (outcome.exit_code != 0) {
+      EXPECT_EQ(outcome.exit_code, 1);
+      EXPECT_EQ(outcome.out, "") << "refused before the first step";
+      EXPECT_FALSE(std::filesystem::exists(path("run")));
+      EXPECT_FALSE(std::filesystem::exists(path("run.json")));
+    }
+    std::filesystem::remove_all(path("run"));
+    std::filesystem::remove(path("run.json"));
+    return outcome;
+  }
+  static std::string refusal(const std::string& what, const std::string& ways) {
+    return "train_resnet18: " + what +
+           " a single one: batch_norm: one value a channel has no variance: train with more rows or larger "
+           "images: use " +
+           ways + "\n";
+  }
+};
+
+TEST_F(ABatchThatLeavesOneImage, IsRefusedBeforeTheFirstStepWithAWayOut) {
+  EXPECT_EQ(of("17", "16", "1").error,
+            refusal("the last batch of an epoch has 1 of 17 images, which leaves it", "--batch-size 17"));
+  EXPECT_EQ(of("18", "16", "2").error,
+            refusal("the last batch of an epoch has 2 of 18 images, which leaves a device",
+                    "--batch-size 18, or --sync-batch-norm"));
+  EXPECT_EQ(of("21", "16", "3").error,
+            refusal("the last batch of an epoch has 5 of 21 images, which leaves a device",
+                    "--batch-size 15, or --sync-batch-norm"));
+  EXPECT_EQ(of("8", "2", "2").error, refusal("a batch has 2 of 8 images, which leaves a device",
+                                             "--batch-size 4, or --sync-batch-norm"));
+  EXPECT_EQ(of("5", "4", "2", {"--stem", "imagenet", "--sync-batch-norm"}).error,
+            refusal("the last batch of an epoch has 1 of 5 images, which leaves it", "--batch-size 5"));
+  EXPECT_EQ(of("1", "1", "1").error, refusal("a batch has 1 of 1 images, which leaves it", "more images"));
+}
+
+TEST_F(ABatchThatLeavesOneImage, IsNoneWhereTheWayOutIsTakenOrImagesStayLarge) {
+  EXPECT_EQ(of("17", "17", "1").error, "");
+  EXPECT_EQ(of("21", "15", "3").error, "");
+  EXPECT_EQ(of("18", "16", "2", {"--stem", "imagenet", "--sync-batch-norm"}).error, "");
+  EXPECT_EQ(of("5", "4", "1", {"--stem", "small"}).error, "");
+}
+
 class YourOwnModel : public TrainingRun {};
 
 TEST_F(YourOwnModel, LearnsWithTheProgramOfThePage) {
