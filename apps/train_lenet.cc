@@ -16,6 +16,7 @@ void apply_recipe(const std::string& recipe, const CLI::App& app, apps::Options&
   if (!typed("--momentum")) options.momentum = 0;
   if (!typed("--weight-decay")) options.weight_decay = 0;
   if (!typed("--schedule")) options.schedule = "constant";
+  if (!typed("--clip-norm")) options.clip_norm = 0;
 }
 
 }  // namespace
@@ -43,7 +44,8 @@ int main(int argc, char** argv) {
         ->group("Model");
     app.add_option(
            "--recipe", recipe,
-           "article: --lr 0.1 --momentum 0 --weight-decay 0 --schedule constant, as the article ran it.")
+           "article: --lr 0.1 --momentum 0 --weight-decay 0 --schedule constant --clip-norm 0, as the "
+           "article ran it.")
         ->group("Training");
   };
   program.model = [&](const CLI::App& app, apps::Options& options) {

@@ -16,7 +16,9 @@ double schedule_factor(Schedule schedule, int64_t step, int64_t total, int64_t w
   if (schedule == Schedule::constant) return 1.0;
   if (schedule == Schedule::step) return std::pow(decay.gamma, static_cast<double>(step / decay.every));
   if (total <= warmup) return 1.0;
-  const double progress = static_cast<double>(step - warmup) / static_cast<double>(total - warmup);
+  // 1 at the warm-up's last step, 0 at the step that would follow the run: so the last one is short also
+  // where there are few.
+  const double progress = static_cast<double>(step - warmup + 1) / static_cast<double>(total - warmup + 1);
   return 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
 }
 

@@ -17,9 +17,9 @@ struct StepDecay {
   double gamma = 0.1;
 };
 
-// The factor for step `step` of `total` (0-based), with `warmup` steps of warm-up (0: none). Never 0 before
-// the end: step 0 of a warm-up has 1 / warmup. `decay` is for Schedule::step; throws where its `every` is
-// less than 1.
+// The factor for step `step` of `total` (0-based), with `warmup` steps of warm-up (0: none). Never 0: step 0
+// of a warm-up has 1 / warmup, and the cosine would be 0 at step `total`. `decay` is for Schedule::step;
+// throws where its `every` is less than 1.
 double schedule_factor(Schedule schedule, int64_t step, int64_t total, int64_t warmup, StepDecay decay = {});
 
 // The linear scaling rule (Goyal et al., Accurate, Large Minibatch SGD, 2017): `rate` is right for batches of

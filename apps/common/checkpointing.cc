@@ -17,8 +17,8 @@ using Json = nlohmann::json;
 using Texts = std::map<std::string, std::string>;
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EpochSums, loss, allreduce_seconds, steps, rows, correct)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EpochResult, epoch, train_loss, train_accuracy, test_accuracy, seconds,
-                                   images_per_second, allreduce_share)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(EpochResult, epoch, train_loss, train_accuracy, test_accuracy,
+                                                learning_rate, seconds, images_per_second, allreduce_share)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Place, step, images, epoch, position, seconds, sums, results)
 
 namespace {

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace lockstep::apps {
 namespace {
 
+constexpr double kShortestRun = 5;  // in warm-ups, unless --warmup-epochs is typed
 constexpr double kAdamRate = 1e-3, kAdamDecay = 0, kAdamWDecay = 1e-2;  // PyTorch's
 
 void add_device_options(CLI::App& app, Options& options) {
@@ -51,9 +54,9 @@ void add_training_options(CLI::App& app, Options& options) {
                  "This share of the target goes from the label to all classes alike.")
       ->group(group);
   app.add_option("--clip-norm", options.clip_norm,
-                 "Gradients whose norm, over all parameters together, is larger are shortened to it.")
-      ->group(group)
-      ->default_str("none");
+                 "Gradients whose norm, over all parameters together, is larger are shortened to it. 0: none "
+                 "are.")
+      ->group(group);
 }
 
 void add_optimizer_options(CLI::App& app, Options& options) {
@@ -89,9 +92,10 @@ void add_rate_options(CLI::App& app, Options& options) {
                  "constant; step: times --step-gamma every --step-every epochs; cosine: falls to 0 as half a "
                  "cosine.")
       ->group(group);
-  app.add_option("--warmup-epochs", options.warmup_epochs,
-                 "The rate rises from 0 during these first epochs. Default with --schedule constant and no "
-                 "--lr-scale: 0.")
+  app.add_option(
+         "--warmup-epochs", options.warmup_epochs,
+         "The rate rises from 0 during these first epochs. Default: at most a fifth of --epochs, and 0 "
+         "with --schedule constant and no --lr-scale.")
       ->group(group);
   app.add_option("--step-every", options.step_every, "Epochs between two falls of --schedule step.")
       ->group(group);
@@ -163,8 +167,11 @@ void fill_defaults(const CLI::App& app, Options& options) {
     if (!typed("--weight-decay"))
       options.weight_decay = options.optimizer == "adam" ? kAdamDecay : kAdamWDecay;
   }
-  if (!typed("--warmup-epochs") && options.schedule == "constant" && options.lr_scale == "none")
-    options.warmup_epochs = 0;
+  if (!typed("--warmup-epochs")) {
+    const bool constant = options.schedule == "constant" && options.lr_scale == "none";
+    const double most = constant ? 0 : static_cast<double>(options.epochs) / kShortestRun;
+    options.warmup_epochs = std::min(options.warmup_epochs, most);
+  }
 }
 
 std::map<std::string, std::string> run_options(const Options& options) {

@@ -26,7 +26,7 @@ struct Options {
   std::string init = "kaiming";
   uint64_t seed = 0;
   double label_smoothing = 0;
-  double clip_norm = 0;  // 0: none
+  double clip_norm = 0.5;  // 0: none
 
   std::string optimizer = "sgd";
   double momentum = 0.9;
@@ -37,7 +37,7 @@ struct Options {
   std::string lr_scale = "none";
   int64_t base_batch = 256;  // what --lr is right for; the program's choice, not an option
   std::string schedule = "cosine";
-  double warmup_epochs = 1;
+  double warmup_epochs = 1;  // at most; fill_defaults() knows of short runs
   int64_t step_every = 5;
   double step_gamma = 0.1;
 

@@ -26,17 +26,18 @@ void Report::write_json_line(const std::string& line) {
 void Report::epoch(const EpochResult& result) {
   if (!quiet_) {
     if (!std::exchange(headed_, true))
-      fmt::print("{:>5} {:>10} {:>9} {:>9} {:>8} {:>9} {:>9}\n", "epoch", "train loss", "train acc",
-                 "test acc", "seconds", "images/s", "allreduce");
-    fmt::print("{:>5} {:>10.4f} {:>9.4f} {:>9.4f} {:>8.2f} {:>9.0f} {:>8.1f}%\n", result.epoch,
-               result.train_loss, result.train_accuracy, result.test_accuracy, result.seconds,
-               result.images_per_second, 100 * result.allreduce_share);
+      fmt::print("{:>5} {:>10} {:>9} {:>9} {:>9} {:>8} {:>9} {:>9}\n", "epoch", "train loss", "train acc",
+                 "test acc", "last rate", "seconds", "images/s", "allreduce");
+    fmt::print("{:>5} {:>10.4f} {:>9.4f} {:>9.4f} {:>9.3g} {:>8.2f} {:>9.0f} {:>8.1f}%\n", result.epoch,
+               result.train_loss, result.train_accuracy, result.test_accuracy, result.learning_rate,
+               result.seconds, result.images_per_second, 100 * result.allreduce_share);
     std::fflush(stdout);
   }
   write_json_line(nlohmann::ordered_json{{"epoch", result.epoch},
                                          {"train_loss", result.train_loss},
                                          {"train_accuracy", result.train_accuracy},
                                          {"test_accuracy", result.test_accuracy},
+                                         {"learning_rate", result.learning_rate},
                                          {"seconds", result.seconds},
                                          {"images_per_second", result.images_per_second},
                                          {"allreduce_share", result.allreduce_share}}

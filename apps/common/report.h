@@ -13,7 +13,8 @@ struct EpochResult {
   double train_loss = 0;
   double train_accuracy = 0;
   double test_accuracy = 0;
-  double seconds = 0;  // training alone, without the evaluation
+  double learning_rate = 0;  // of its last step
+  double seconds = 0;        // training alone, without the evaluation
   double images_per_second = 0;
   double allreduce_share = 0;  // of the seconds
 };

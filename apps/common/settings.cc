@@ -1,5 +1,7 @@
 #include "apps/common/settings.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "nn/adam.h"
@@ -46,6 +48,9 @@ void check_numbers(const Options& options) {
               "0 or more, and less than 1");
   not_negative("--weight-decay", options.weight_decay);
   not_negative("--warmup-epochs", options.warmup_epochs);
+  if (options.schedule == "cosine" && options.warmup_epochs >= static_cast<double>(options.epochs))
+    throw Error(fmt::format("--warmup-epochs is {} of {} epochs: the rate would never fall: use less",
+                            options.warmup_epochs, options.epochs));
   not_negative("--clip-norm", options.clip_norm);
   check_value(options.step_gamma > 0 && options.step_gamma <= 1, "--step-gamma", options.step_gamma,
               "more than 0, and at most 1");
@@ -99,6 +104,10 @@ kernels::Augmentation augmentation(const Options& options) {
   return result;
 }
 
+int64_t warmup_steps(const Settings& settings, int64_t steps_an_epoch) {
+  return std::llround(settings.warmup_epochs * static_cast<double>(steps_an_epoch));
+}
+
 double scaled_rate(const Options& options) {
   const bool linear = choose<bool>("--lr-scale", options.lr_scale, {{"none", false}, {"linear", true}});
   return linear ? nn::scaled_rate(options.lr, options.batch_size, options.base_batch) : options.lr;
@@ -140,11 +149,26 @@ Settings validate(const Options& options) {
 }
 
 double rate_at(const Settings& settings, int64_t step, int64_t steps_an_epoch) {
-  const auto warmup =
-      static_cast<int64_t>(std::llround(settings.warmup_epochs * static_cast<double>(steps_an_epoch)));
   return settings.learning_rate *
-         nn::schedule_factor(settings.schedule, step, settings.epochs * steps_an_epoch, warmup,
+         nn::schedule_factor(settings.schedule, step, settings.epochs * steps_an_epoch,
+                             warmup_steps(settings, steps_an_epoch),
                              {.every = settings.decay_every * steps_an_epoch, .gamma = settings.decay_gamma});
+}
+
+std::string describe_rate(const Settings& settings, int64_t steps_an_epoch) {
+  const int64_t warmup = warmup_steps(settings, steps_an_epoch);
+  std::string text = fmt::format("rate: {:.4g}", settings.learning_rate);
+  if (warmup > 0) text = fmt::format("rate: up to {:.4g} in {} steps", settings.learning_rate, warmup);
+  switch (settings.schedule) {
+    case nn::Schedule::constant:
+      return text + (warmup > 0 ? ", then constant" : ", constant");
+    case nn::Schedule::step:
+      return text + fmt::format(", then times {:.4g} every {} steps", settings.decay_gamma,
+                                settings.decay_every * steps_an_epoch);
+    case nn::Schedule::cosine:
+      return text + fmt::format(", then down to 0 by step {}", settings.epochs * steps_an_epoch);
+  }
+  return text;
 }
 
 }  // namespace lockstep::apps

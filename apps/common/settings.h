@@ -36,4 +36,7 @@ Settings validate(const Options& options);
 // The learning rate of step `step` (0-based, of the whole run).
 double rate_at(const Settings& settings, int64_t step, int64_t steps_an_epoch);
 
+// The rates of the whole run, for people: "rate: up to 0.15 in 235 steps, then down to 0 by step 2350".
+std::string describe_rate(const Settings& settings, int64_t steps_an_epoch);
+
 }  // namespace lockstep::apps

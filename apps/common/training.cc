@@ -68,6 +68,7 @@ class Run {
   }
 
   const nn::Module& model() const { return *trainer_.replicas()[0]; }
+  int64_t steps_an_epoch() const { return static_cast<int64_t>(batches_.size()); }
   const Place& place() const { return place_; }
 
   // Where --resume asks for it, goes to the place of the newest checkpoint.
@@ -101,7 +102,7 @@ class Run {
   // False where it was asked to stop.
   bool train_epoch() {
     data_.shuffle(options_.seed, place_.epoch);
-    const auto steps = static_cast<int64_t>(batches_.size());
+    const int64_t steps = steps_an_epoch();
     Progress progress(epoch_label(), place_.position, steps, options_.quiet);
     since_ = Clock::now();
     while (!interrupted()) {
@@ -147,6 +148,7 @@ class Run {
          .train_loss = sums.mean_loss(),
          .train_accuracy = static_cast<double>(sums.correct) / static_cast<double>(sums.rows),
          .test_accuracy = test_accuracy,
+         .learning_rate = rate_of((place_.epoch + 1) * steps_an_epoch() - 1),
          .seconds = place_.seconds,
          .images_per_second = static_cast<double>(sums.rows) / place_.seconds,
          .allreduce_share = sums.allreduce_seconds / place_.seconds});
@@ -157,14 +159,16 @@ class Run {
   }
 
   void step() {
-    const auto steps_an_epoch = static_cast<int64_t>(batches_.size());
     const data::Batch& rows = batches_[static_cast<size_t>(place_.position)];
-    const double rate = rate_at(settings_, place_.epoch * steps_an_epoch + place_.position, steps_an_epoch);
+    const double rate = rate_of(place_.epoch * steps_an_epoch() + place_.position);
     trainer_.step(data_.shards(rows, settings_.augmentation), static_cast<float>(rate));
     ++place_.position;
     ++place_.step;
     place_.images += rows.end - rows.begin;
   }
+
+  // Of a step of the whole run, from 0.
+  double rate_of(int64_t step) const { return rate_at(settings_, step, steps_an_epoch()); }
 
   // Brings `place_` up to date; the steps that are enqueued end first. A checkpoint's weights are worth what
   // comes next, so the first loss after it decides whether it stays.
@@ -295,6 +299,7 @@ int train(const Options& options, const Model& model) {
     fmt::print("data: {} training and {} test images from {}\n", images.train.rows, images.test.rows,
                folder.string());
     print_model(title(model.description), run.model());
+    fmt::print("{}\n", describe_rate(settings, run.steps_an_epoch()));
     if (options.check_lockstep) fmt::print("comparing all replicas after every step\n");
   }
 

@@ -248,7 +248,7 @@ TEST_F(Checkpoints, AreOfOneRun) {
       {{{"--batch-size", "8"}}, "--batch-size is 16 there and 8 here"},
       {{{"--epochs", "4"}}, "--epochs is 3 there and 4 here"},
       {{{"--schedule", "step"}}, "--schedule is cosine there and step here"},
-      {{{"--warmup-epochs", "2"}}, "--warmup-epochs is 1 there and 2 here"},
+      {{{"--warmup-epochs", "2"}}, "--warmup-epochs is 0.6 there and 2 here"},
       {{{"--optimizer", "adam"}}, "--optimizer is sgd there and adam here"},
       {{{"--momentum", "0"}}, "--momentum is 0.9 there and 0 here"},
       {{{"--weight-decay", "0"}}, "--weight-decay is 0.0005 there and 0 here"},

@@ -2,6 +2,7 @@
 // value that cannot be. They are tried on train_lenet, whose steps cost next to nothing.
 #include "apps/common/options.h"
 
+#include <cmath>
 #include <map>
 #include <sstream>
 
@@ -12,8 +13,8 @@ namespace {
 
 class TrainingOptions : public TrainingRun {
  protected:
-  std::string sha256(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), {"--epochs", "2", "--batch-size", "32"});
+  std::string sha256(std::vector<std::string> arguments, const char* epochs = "2") const {
+    arguments.insert(arguments.begin(), {"--epochs", epochs, "--batch-size", "32"});
     return report(TRAIN_LENET, arguments).back().value("weights_sha256", "");
   }
 };
@@ -30,9 +31,10 @@ TEST_F(TrainingOptions, EachChangesTheWeights) {
            {"--schedule", "constant"},
            {"--schedule", "step", "--step-every", "1"},
            {"--schedule", "step", "--step-every", "1", "--step-gamma", "0.5"},
-           {"--warmup-epochs", "0.4"},
+           {"--warmup-epochs", "1"},
            {"--label-smoothing", "0.1"},
-           {"--clip-norm", "0.5"},
+           {"--clip-norm", "0.1"},
+           {"--clip-norm", "0"},
            {"--augment", "crop"},
            {"--augment", "crop", "--crop-padding", "5"},
            {"--augment", "flip"},
@@ -61,12 +63,42 @@ TEST_F(TrainingOptions, LinearScalingIsTheRateTimesTheBatchOverItsBase) {
   EXPECT_NE(run_program({TRAIN_LENET, "--help"}).out.find("--batch-size / 256"), std::string::npos);
   // It comes with a warm-up.
   EXPECT_EQ(sha256({"--lr-scale", "linear", "--schedule", "constant", "--lr", "0.5"}),
-            sha256({"--schedule", "constant", "--warmup-epochs", "1", "--lr", "0.0625"}));
+            sha256({"--schedule", "constant", "--warmup-epochs", "0.4", "--lr", "0.0625"}));
 }
 
 TEST_F(TrainingOptions, AStepThatFallsByNothingIsConstant) {
   EXPECT_EQ(sha256({"--schedule", "step", "--step-every", "1", "--step-gamma", "1"}),
-            sha256({"--schedule", "constant", "--warmup-epochs", "1"}));
+            sha256({"--schedule", "constant", "--warmup-epochs", "0.4"}));
+}
+
+TEST_F(TrainingOptions, WarmUpTakesAFifthOfAShortRun) {
+  EXPECT_EQ(sha256({}), sha256({"--warmup-epochs", "0.4"}));  // of two epochs
+  EXPECT_EQ(sha256({}, "7"), sha256({"--warmup-epochs", "1"}, "7"));
+  EXPECT_NE(sha256({}, "7"), sha256({"--warmup-epochs", "1.4"}, "7"));
+}
+
+TEST_F(TrainingOptions, TheRateIsReportedAndLowAtTheEndOfEveryRun) {
+  const auto rates = [&](const std::vector<std::string>& arguments) {
+    std::vector<double> result;
+    for (const nlohmann::json& line : report(TRAIN_LENET, arguments))
+      if (line.contains("learning_rate")) result.push_back(line.at("learning_rate"));
+    return result;
+  };
+  for (const char* batch : {"50", "16", "1"})  // three steps an epoch, ten, 150
+    for (const size_t epochs : {1, 2, 3, 7}) {
+      const std::vector<double> all = rates({"--epochs", std::to_string(epochs), "--batch-size", batch});
+      ASSERT_EQ(all.size(), epochs);
+      EXPECT_GT(all.back(), 0);
+      EXPECT_LE(all.back(), 0.2501 * 0.15) << epochs << " epochs, batches of " << batch;
+    }
+  EXPECT_EQ(rates({"--schedule", "constant", "--epochs", "2", "--batch-size", "50"}),
+            (std::vector<double>{0.15, 0.15}));
+  // 50 / 256 of the rate, which falls to a tenth after the first epoch.
+  const std::vector<double> steps = rates({"--schedule", "step", "--step-every", "1", "--epochs", "3",
+                                           "--lr-scale", "linear", "--lr", "2.56", "--batch-size", "50"});
+  ASSERT_EQ(steps.size(), 3U);
+  for (size_t epoch = 0; epoch < 3; ++epoch)
+    EXPECT_DOUBLE_EQ(steps[epoch], 0.5 * std::pow(0.1, epoch)) << "epoch " << epoch;
 }
 
 TEST_F(TrainingOptions, AugmentationIsTheSameOnAnyNumberOfPhysicalDevices) {
@@ -106,6 +138,8 @@ TEST_F(TrainingOptions, ValuesThatCannotBeAreRefusedBeforeAnythingIsRead) {
       {{"--schedule", "stpe"}, "did you mean 'step'"},
       {{"--warmup-epochs", "-1"}, "--warmup-epochs is -1"},
       {{"--warmup-epochs", "inf"}, "--warmup-epochs is inf"},
+      {{"--warmup-epochs", "2", "--epochs", "2"},
+       "--warmup-epochs is 2 of 2 epochs: the rate would never fall"},
       {{"--step-every", "0"}, "--step-every is 0"},
       {{"--step-gamma", "0"}, "--step-gamma is 0"},
       {{"--step-gamma", "nan"}, "--step-gamma is nan"},

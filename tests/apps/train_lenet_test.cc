@@ -56,8 +56,9 @@ TEST_F(TrainLenet, ReportsEpochsAndTotals) {
   const Outcome outcome = train(
       {"--devices", "2", "--epochs", "2", "--batch-size", "32", "--lr", "0.02", "--json", path("run.json")});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
-  for (const char* text : {"2 logical devices", "44426 parameters", "Conv2d(1 -> 6, 5x5)", "train loss",
-                           "test accuracy", "weights sha256 "})
+  for (const char* text :
+       {"2 logical devices", "44426 parameters", "Conv2d(1 -> 6, 5x5)", "train loss", "last rate",
+        "rate: up to 0.02 in 2 steps, then down to 0 by step 10", "test accuracy", "weights sha256 "})
     EXPECT_NE(outcome.out.find(text), std::string::npos) << text << " is missing in\n" << outcome.out;
   EXPECT_EQ(outcome.out.find('\r'), std::string::npos) << "no bar is drawn where the output is no terminal";
   std::istringstream printed(outcome.out);
@@ -68,8 +69,8 @@ TEST_F(TrainLenet, ReportsEpochsAndTotals) {
   ASSERT_EQ(lines.size(), 3U);
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(lines[i].at("epoch"), i + 1);
-    for (const char* key :
-         {"train_loss", "train_accuracy", "test_accuracy", "seconds", "images_per_second", "allreduce_share"})
+    for (const char* key : {"train_loss", "train_accuracy", "test_accuracy", "learning_rate", "seconds",
+                            "images_per_second", "allreduce_share"})
       EXPECT_TRUE(lines[i].at(key).is_number()) << key;
   }
   EXPECT_LT(lines[1].at("train_loss"), lines[0].at("train_loss"));
@@ -112,8 +113,8 @@ TEST_F(TrainLenet, SeedAndModelAndMathChangeTheWeights) {
   EXPECT_NE(sha256({"--seed", "1"}), expected);
   EXPECT_NE(sha256({"--model", "chapter"}), expected);
   EXPECT_NE(sha256({"--recipe", "article"}), expected);
-  EXPECT_EQ(sha256({"--recipe", "article"}),
-            sha256({"--lr", "0.1", "--momentum", "0", "--weight-decay", "0", "--schedule", "constant"}));
+  EXPECT_EQ(sha256({"--recipe", "article"}), sha256({"--lr", "0.1", "--momentum", "0", "--weight-decay", "0",
+                                                     "--schedule", "constant", "--clip-norm", "0"}));
 }
 
 TEST_F(TrainLenet, OwnKernelsTrainLikeTheLibraries) {

@@ -158,10 +158,12 @@ TEST(Schedule, RisesInTheWarmUpAndFallsToZero) {
   EXPECT_DOUBLE_EQ(schedule_factor(Schedule::constant, 7, 100, 10), 0.8);
   EXPECT_DOUBLE_EQ(schedule_factor(Schedule::cosine, 0, 100, 10), 0.1);
   EXPECT_DOUBLE_EQ(schedule_factor(Schedule::cosine, 9, 100, 10), 1.0);
-  EXPECT_DOUBLE_EQ(schedule_factor(Schedule::cosine, 10, 100, 10), 1.0);
-  EXPECT_DOUBLE_EQ(schedule_factor(Schedule::cosine, 55, 100, 10), 0.5);
+  EXPECT_DOUBLE_EQ(schedule_factor(Schedule::cosine, 54, 99, 10), 0.5);  // as far from step 9 as from 99
   EXPECT_GT(schedule_factor(Schedule::cosine, 99, 100, 10), 0.0);
   EXPECT_LT(schedule_factor(Schedule::cosine, 99, 100, 10), 0.001);
+  // Three steps, one of them warm-up: down to half, then to a quarter of the way.
+  EXPECT_DOUBLE_EQ(schedule_factor(Schedule::cosine, 1, 3, 1), 0.75);
+  EXPECT_DOUBLE_EQ(schedule_factor(Schedule::cosine, 2, 3, 1), 0.25);
   // One epoch alone is all warm-up.
   EXPECT_DOUBLE_EQ(schedule_factor(Schedule::cosine, 9, 10, 10), 1.0);
 }
