@@ -90,7 +90,10 @@ Dropout::Dropout(float probability, uint64_t seed)
 }
 
 Tensor Dropout::forward(const Tensor& x) {
-  return training() ? dropout(x, probability_, seed_, static_cast<uint64_t>(step_++)) : x;
+  if (!training()) return x;
+  // Each replica has a range of its own in the sequences of one seed.
+  const auto first = static_cast<uint64_t>(replica()) << 48;
+  return dropout(x, probability_, seed_, first + static_cast<uint64_t>(step_++));
 }
 
 std::string Dropout::describe() const {

@@ -94,7 +94,8 @@ class AdaptiveAvgPool2d : public Module {
 };
 
 // In training, sets elements to 0 with the given probability and scales the others so that the mean stays.
-// The n-th call draws by (seed, n): layers, and replicas, that should differ need different seeds.
+// The n-th call draws by (seed, n, replica()): the replicas of a DataParallel drop other elements, whatever
+// devices carry them, and replica 0 what one device does. Layers that should differ need different seeds.
 class Dropout : public Module {
  public:
   Dropout(float probability, uint64_t seed);

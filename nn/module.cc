@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
 #include "kernels/check.h"
 #include "kernels/elementwise.h"
 
@@ -14,6 +18,16 @@ Tensor constant(const Shape& shape, const Device& device, float value) {
   const Tensor tensor = Tensor::empty(shape, device);
   kernels::fill(tensor.data<float>(), value, tensor.size(), device.stream());
   return tensor;
+}
+
+const void* identity(const Parameter& parameter) {
+  return parameter.value.identity();
+}
+const void* identity(const Buffer& buffer) {
+  return buffer.value.identity();
+}
+const void* identity(const Counter& counter) {
+  return counter.value.get();
 }
 
 }  // namespace
@@ -39,7 +53,12 @@ int64_t& Module::add_counter(const std::string& name) {
 void Module::add_child(const std::string& name, std::shared_ptr<Module> child) {
   for (const auto& [taken, module] : children_)
     if (taken == name) throw Error(fmt::format("two layers are named '{}': give one another name", name));
-  child->train(training_);
+  if (!child) throw Error(fmt::format("the layer '{}' is null", name));
+  const std::vector<Module*> below = child->all_modules();
+  if (std::find(below.begin(), below.end(), this) != below.end())
+    throw Error(fmt::format("a layer named '{}' would contain itself: add another one", name));
+  if (!training_) child->eval();
+  child->set_replica(replica_);
   children_.emplace_back(name, std::move(child));
 }
 
@@ -49,33 +68,56 @@ void Module::visit(const std::string& prefix,
   for (const auto& [name, child] : children_) child->visit(prefix + name + ".", visitor);
 }
 
-std::vector<Parameter> Module::named_parameters() const {
-  std::vector<Parameter> all;
-  visit("", [&all](const std::string& prefix, const Module& module) {
-    for (const Parameter& own : module.parameters_) all.push_back({prefix + own.name, own.value, own.start});
+std::vector<Module*> Module::all_modules() {
+  std::vector<Module*> all{this};
+  std::unordered_set<Module*> seen{this};
+  for (size_t i = 0; i < all.size(); ++i)
+    for (const auto& [name, child] : all[i]->children_)
+      if (seen.insert(child.get()).second) all.push_back(child.get());
+  return all;
+}
+
+template <typename List>
+std::vector<typename List::value_type> Module::all_of(List Module::* list, Names names) const {
+  std::vector<typename List::value_type> all;
+  std::unordered_set<const void*> seen;
+  visit("", [&](const std::string& prefix, const Module& module) {
+    for (const auto& own : module.*list) {
+      if (!seen.insert(identity(own)).second && names == Names::first) continue;
+      all.push_back(own);
+      all.back().name = prefix + own.name;
+    }
   });
   return all;
 }
 
-std::vector<Buffer> Module::named_buffers() const {
-  std::vector<Buffer> all;
-  visit("", [&all](const std::string& prefix, const Module& module) {
-    for (const Buffer& own : module.buffers_) all.push_back({prefix + own.name, own.value, own.start});
-  });
-  return all;
+std::vector<Parameter> Module::named_parameters(Names names) const {
+  return all_of(&Module::parameters_, names);
+}
+
+std::vector<Buffer> Module::named_buffers(Names names) const {
+  return all_of(&Module::buffers_, names);
 }
 
 std::vector<Counter> Module::named_counters() const {
-  std::vector<Counter> all;
-  visit("", [&all](const std::string& prefix, const Module& module) {
-    for (const Counter& own : module.counters_) all.push_back({prefix + own.name, own.value});
-  });
-  return all;
+  return all_of(&Module::counters_, Names::first);
 }
 
 void Module::train(bool on) {
-  training_ = on;
-  for (const auto& [name, child] : children_) child->train(on);
+  for (Module* module : all_modules()) module->training_ = on;
+}
+
+void Module::set_replica(int replica) {
+  for (Module* module : all_modules()) module->replica_ = replica;
+}
+
+EvaluationMode::EvaluationMode(Module& module) {
+  for (Module* each : module.all_modules()) before_.emplace_back(each, each->training_);
+  module.eval();
+}
+
+EvaluationMode::~EvaluationMode() {
+  for (const auto& [module, training] : before_) module->training_ = training;
 }
 
 std::vector<Tensor> Module::parameters() const {
@@ -92,13 +134,10 @@ void Module::set_parameters(const std::vector<Tensor>& values) {
     if (names[i].value.shape() != values[i].shape())
       throw Error(fmt::format("set_parameters: {} has shape {}, the tensor for it {}", names[i].name,
                               to_string(names[i].value.shape()), to_string(values[i].shape())));
-  replace(values, 0);
-}
-
-size_t Module::replace(const std::vector<Tensor>& values, size_t next) {
-  for (Parameter& parameter : parameters_) parameter.value = values[next++];
-  for (const auto& [name, child] : children_) next = child->replace(values, next);
-  return next;
+  std::unordered_map<const void*, Tensor> replacement;
+  for (size_t i = 0; i < names.size(); ++i) replacement.emplace(identity(names[i]), values[i]);
+  for (Module* module : all_modules())
+    for (Parameter& parameter : module->parameters_) parameter.value = replacement.at(identity(parameter));
 }
 
 int64_t Module::parameter_count() const {

@@ -39,6 +39,10 @@ struct Counter {
   std::shared_ptr<int64_t> value;
 };
 
+// A layer, or a tensor, that a model has in several places (tied weights) has several names. It is listed
+// once, under the first, or under all.
+enum class Names { first, all };
+
 class Module {
  public:
   Module() = default;
@@ -52,21 +56,28 @@ class Module {
   virtual std::string describe() const = 0;
 
   // All parameters, in the order of the layers, under their dotted names.
-  std::vector<Parameter> named_parameters() const;
+  std::vector<Parameter> named_parameters(Names names = Names::first) const;
+  // Each once.
   std::vector<Tensor> parameters() const;
   // Puts other tensors in the parameters' place (the same shapes, in the order of parameters(); usually a
-  // replica's copies, made by get_params). Throws, naming the parameter, where a shape differs.
+  // replica's copies, made by get_params), in all places of each. Throws, naming the parameter, where a shape
+  // differs.
   void set_parameters(const std::vector<Tensor>& values);
   int64_t parameter_count() const;
   // All buffers, likewise. Writing into a buffer's tensor changes the module's.
-  std::vector<Buffer> named_buffers() const;
-  // All counters, likewise.
+  std::vector<Buffer> named_buffers(Names names = Names::first) const;
+  // All counters, likewise, each once.
   std::vector<Counter> named_counters() const;
 
   // Training (the start) or evaluation, for this module and all below it: batch norm and dropout differ.
   void train(bool on = true);
   void eval() { train(false); }
   bool training() const { return training_; }
+
+  // Which replica of a model this module, with all below it, belongs to: replicas draw other random numbers.
+  // DataParallel says so; a module alone is replica 0.
+  void set_replica(int replica);
+  int replica() const { return replica_; }
 
   // Child modules with their names, in order.
   const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& children() const { return children_; }
@@ -77,33 +88,40 @@ class Module {
   Tensor add_buffer(const std::string& name, const Shape& shape, const Device& device, float start);
   // Starts as 0. The returned reference stays valid.
   int64_t& add_counter(const std::string& name);
-  // The child takes over this module's mode.
+  // Below a module that evaluates a child evaluates too; else it keeps its mode: what was frozen stays so.
+  // One child may have several names, here and elsewhere in a model (tied weights). Throws where a name is
+  // taken, or a module would contain itself.
   void add_child(const std::string& name, std::shared_ptr<Module> child);
 
  private:
-  // Calls visit(prefix, module) for this module and all below it, in order.
+  friend class EvaluationMode;
+  // Calls visit(prefix, module) for this module and all below it, in order, in every place where they are.
   void visit(const std::string& prefix,
              const std::function<void(const std::string&, const Module&)>& visitor) const;
-  size_t replace(const std::vector<Tensor>& values, size_t next);
+  // This module and all below it, each once.
+  std::vector<Module*> all_modules();
+  // What all modules have in `list`, each once or under all names.
+  template <typename List>
+  std::vector<typename List::value_type> all_of(List Module::* list, Names names) const;
 
   std::deque<Parameter> parameters_;  // a deque: references to its elements stay valid
   std::vector<Buffer> buffers_;
   std::vector<Counter> counters_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
   bool training_ = true;
+  int replica_ = 0;
 };
 
-// While one lives, `module` evaluates; afterwards it is, with all below it, in the mode it had before.
+// While one lives, `module` evaluates; afterwards it, and each module below it, is in the mode it had before.
 class EvaluationMode {
  public:
-  explicit EvaluationMode(Module& module) : module_(module), before_(module.training()) { module_.eval(); }
-  ~EvaluationMode() { module_.train(before_); }
+  explicit EvaluationMode(Module& module);
+  ~EvaluationMode();
   EvaluationMode(const EvaluationMode&) = delete;
   EvaluationMode& operator=(const EvaluationMode&) = delete;
 
  private:
-  Module& module_;
-  bool before_;
+  std::vector<std::pair<Module*, bool>> before_;
 };
 
 // Runs its children one after the other.

@@ -32,12 +32,29 @@ class Walk {
 
   std::vector<Correspondence> run(const Module& module) {
     visit("", module);
-    if (all_.size() != module.named_parameters().size() + module.named_buffers().size() + batch_norms_)
+    const size_t tensors =
+        module.named_parameters(Names::all).size() + module.named_buffers(Names::all).size();
+    if (all_.size() != tensors + batch_norms_)
       throw Error("a layer with children has parameters of its own: their layout in PyTorch is not known");
+    check_ties();
     return std::move(all_);
   }
 
  private:
+  // In PyTorch, too, a tied tensor is one.
+  void check_ties() const {
+    std::map<const void*, const Correspondence*> firsts;
+    for (const Correspondence& tensor : all_) {
+      if (!tensor.value.defined()) continue;
+      const Correspondence& first = *firsts.emplace(tensor.value.identity(), &tensor).first->second;
+      if (first.channels != tensor.channels)
+        throw Error(fmt::format(
+            "{} and {} are one tensor, but PyTorch would lay them out differently: its linear layer "
+            "behind a flattened image has other columns",
+            first.theirs, tensor.theirs));
+    }
+  }
+
   void visit(const std::string& prefix, const Module& module) {
     if (dynamic_cast<const Conv2d*>(&module) != nullptr) {
       convolution(prefix, module);
@@ -165,8 +182,12 @@ void load_pytorch_state_dict(Module& module, const PyTorchNames& names,
   std::vector<Correspondence> all = Walk(names).run(module);
   std::erase_if(all, [](const Correspondence& tensor) { return !tensor.value.defined(); });
   std::vector<StateEntry> entries;  // of their shapes, so that names and shapes are compared as in the file
-  for (const Correspondence& tensor : all)
-    entries.push_back({tensor.theirs, Tensor::empty(tensor.shape, tensor.value.device())});
+  std::map<const void*, Tensor> places;  // tied ones have one
+  for (const Correspondence& tensor : all) {
+    Tensor& place = places[tensor.value.identity()];
+    if (!place.defined()) place = Tensor::empty(tensor.shape, tensor.value.device());
+    entries.push_back({tensor.theirs, place});
+  }
   load_entries(entries, without_prefix_and_counts(tensors), file, "the model");
   for (size_t i = 0; i < all.size(); ++i) {
     const Tensor& ours = all[i].value;

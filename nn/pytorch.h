@@ -21,7 +21,8 @@ struct PyTorchNames {
 
 // What state_dict() of the same model in PyTorch holds, in the same order: convolutions [out, in, height,
 // width], and num_batches_tracked, which Lockstep does not count, as 0. Throws Error for a layer with
-// parameters whose layout is not known here (known: Conv2d, Linear, BatchNorm2d).
+// parameters whose layout is not known here (known: Conv2d, Linear, BatchNorm2d), and for a tied tensor that
+// would have two layouts.
 std::vector<data::HostTensor> pytorch_state_dict(const Module& module, const PyTorchNames& names);
 
 // Overwrites the module's parameters and buffers with such tensors, in any order. "module." before all names,

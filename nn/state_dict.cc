@@ -58,6 +58,12 @@ void load(const StateEntry& entry, const HostTensor& source) {
   tensor.copy_from(Tensor::from_host(values, tensor.shape(), tensor.device()));
 }
 
+// What is one value under several names.
+const void* identity(const StateEntry& entry) {
+  const auto* tensor = std::get_if<Tensor>(&entry.value);
+  return tensor != nullptr ? tensor->identity() : std::get<int64_t*>(entry.value);
+}
+
 std::vector<StateEntry> own_entries_of(const Module& replica) {
   std::vector<StateEntry> entries;
   for (const Buffer& buffer : replica.named_buffers()) entries.push_back({buffer.name, buffer.value});
@@ -70,9 +76,10 @@ std::vector<StateEntry> own_entries_of(const Module& replica) {
 
 std::vector<StateEntry> state_entries(const Module& module) {
   std::vector<StateEntry> entries;
-  for (const Parameter& parameter : module.named_parameters())
+  for (const Parameter& parameter : module.named_parameters(Names::all))
     entries.push_back({parameter.name, parameter.value});
-  for (const Buffer& buffer : module.named_buffers()) entries.push_back({buffer.name, buffer.value});
+  for (const Buffer& buffer : module.named_buffers(Names::all))
+    entries.push_back({buffer.name, buffer.value});
   return entries;
 }
 
@@ -98,13 +105,18 @@ void load_entries(const std::vector<StateEntry>& entries, const std::vector<Host
   for (const HostTensor& tensor : tensors) sources[tensor.name] = &tensor;
   Complaints complaints;
   std::set<std::string> wanted;
+  std::map<const void*, const HostTensor*> given;  // by value: what the first of its names that is there has
+  for (const StateEntry& entry : entries)
+    if (const auto found = sources.find(entry.name); found != sources.end())
+      given.emplace(identity(entry), found->second);
   for (const StateEntry& entry : entries) {
     wanted.insert(entry.name);
-    const auto found = sources.find(entry.name);
-    if (found == sources.end()) {
+    if (!given.contains(identity(entry))) {
       complaints.add("missing", entry.name);
       continue;
     }
+    const auto found = sources.find(entry.name);
+    if (found == sources.end()) continue;  // another name of the same value has it
     const HostTensor& source = *found->second;
     if (source.dtype != type_of(entry))
       complaints.add("of another type", fmt::format("{} ({}, expected {})", entry.name, name_of(source.dtype),
@@ -112,11 +124,14 @@ void load_entries(const std::vector<StateEntry>& entries, const std::vector<Host
     else if (source.shape != shape_of(entry))
       complaints.add("of another shape", fmt::format("{} ({}, expected {})", entry.name,
                                                      to_string(source.shape), to_string(shape_of(entry))));
+    else if (const HostTensor& first = *given.at(identity(entry)); source.bytes != first.bytes)
+      complaints.add("tied here, but of different values", fmt::format("{} and {}", first.name, source.name));
   }
   for (const HostTensor& tensor : tensors)
     if (!wanted.contains(tensor.name)) complaints.add("unknown", tensor.name);
   complaints.throw_if_any(file, owner);
-  for (const StateEntry& entry : entries) load(entry, *sources.at(entry.name));
+  for (const StateEntry& entry : entries)
+    if (const auto value = given.extract(identity(entry))) load(entry, *value.mapped());
 }
 
 std::vector<HostTensor> state_dict(const Module& module) {

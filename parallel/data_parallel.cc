@@ -10,6 +10,7 @@
 #include "kernels/batch_norm.h"
 #include "kernels/check.h"
 #include "nn/layers.h"
+#include "nn/state_dict.h"
 #include "parallel/replicas.h"
 
 namespace lockstep::parallel {
@@ -29,34 +30,56 @@ std::vector<Named> named(const std::vector<T>& values) {
   return result;
 }
 
+// For each name, the first name of the same tensor.
+template <typename T>
+std::vector<std::pair<std::string, std::string>> ties(const std::vector<T>& values) {
+  std::map<const void*, std::string> firsts;
+  std::vector<std::pair<std::string, std::string>> result;
+  for (const T& value : values)
+    result.emplace_back(value.name, firsts.emplace(value.value.identity(), value.name).first->second);
+  return result;
+}
+
 bool contains(const std::vector<Named>& list, const std::string& name) {
   return std::any_of(list.begin(), list.end(), [&name](const Named& entry) { return entry.name == name; });
+}
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw Error(fmt::format("DataParallel: {}: make all replicas alike", what));
+}
+
+// Throws where replica r, which has the same names as replica 0, has a tensor under other ones of them.
+template <typename T>
+void check_same_ties(const std::vector<T>& first, const std::vector<T>& other, size_t r) {
+  const auto here = ties(first), there = ties(other);
+  for (size_t i = 0; i < std::min(here.size(), there.size()); ++i)
+    if (here[i] != there[i])
+      refuse(fmt::format("'{}' is tied to '{}' in replica 0 but to '{}' in replica {}", here[i].first,
+                         here[i].second, there[i].second, r));
 }
 
 // Throws where what replica r has differs from what replica 0 has in more than values. `kind` is "parameter"
 // or "buffer".
 void check_same(const char* kind, const std::vector<Named>& first, const std::vector<Named>& other, size_t r,
                 const Device& device) {
-  const auto fail = [](const std::string& what) {
-    throw Error(fmt::format("DataParallel: {}: make all replicas alike", what));
-  };
   for (size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
     if (i < first.size() && !contains(other, first[i].name))
-      fail(fmt::format("replica {} has no {} '{}', which replica 0 has", r, kind, first[i].name));
+      refuse(fmt::format("replica {} has no {} '{}', which replica 0 has", r, kind, first[i].name));
     if (i < other.size() && !contains(first, other[i].name))
-      fail(fmt::format("replica {} has a {} '{}', which replica 0 has not", r, kind, other[i].name));
+      refuse(fmt::format("replica {} has a {} '{}', which replica 0 has not", r, kind, other[i].name));
     const auto& [name, value] = first[i];
     if (other[i].name != name)
-      fail(fmt::format("{} {} is '{}' in replica 0 but '{}' in replica {}", kind, i, name, other[i].name, r));
+      refuse(
+          fmt::format("{} {} is '{}' in replica 0 but '{}' in replica {}", kind, i, name, other[i].name, r));
     if (other[i].value.shape() != value.shape())
-      fail(fmt::format("{} '{}' has shape {} in replica 0 but {} in replica {}", kind, name,
-                       to_string(value.shape()), to_string(other[i].value.shape()), r));
+      refuse(fmt::format("{} '{}' has shape {} in replica 0 but {} in replica {}", kind, name,
+                         to_string(value.shape()), to_string(other[i].value.shape()), r));
     if (other[i].value.requires_grad() != value.requires_grad())
-      fail(fmt::format("{} '{}' requires a gradient in replica {} only", kind, name,
-                       value.requires_grad() ? 0 : r));
+      refuse(fmt::format("{} '{}' requires a gradient in replica {} only", kind, name,
+                         value.requires_grad() ? 0 : r));
     if (other[i].value.device() != device)
-      fail(fmt::format("{} '{}' of replica {} is on device {}, not on device {}", kind, name, r,
-                       other[i].value.device().index(), device.index()));
+      refuse(fmt::format("{} '{}' of replica {} is on device {}, not on device {}", kind, name, r,
+                         other[i].value.device().index(), device.index()));
   }
 }
 
@@ -71,6 +94,10 @@ std::vector<std::shared_ptr<nn::Module>> make_replicas(const MakeModule& make,
     const size_t r = replicas.size() - 1;
     check_same("parameter", named(first.named_parameters()), named(last.named_parameters()), r, device);
     check_same("buffer", named(first.named_buffers()), named(last.named_buffers()), r, device);
+    using nn::Names;
+    check_same_ties(first.named_parameters(Names::all), last.named_parameters(Names::all), r);
+    check_same_ties(first.named_buffers(Names::all), last.named_buffers(Names::all), r);
+    replicas.back()->set_replica(static_cast<int>(r));
   }
   return replicas;
 }
@@ -124,6 +151,12 @@ Tensor gather(const std::vector<Tensor>& parts, const std::vector<Slice>& rows, 
 void visit_norms(nn::Module& module, const std::function<void(nn::BatchNorm2d&)>& visitor) {
   if (auto* norm = dynamic_cast<nn::BatchNorm2d*>(&module)) visitor(*norm);
   for (const auto& [name, child] : module.children()) visit_norms(*child, visitor);
+}
+
+// True where `module` or one below it is in training.
+bool trains(const nn::Module& module) {
+  return module.training() || std::any_of(module.children().begin(), module.children().end(),
+                                          [](const auto& child) { return trains(*child.second); });
 }
 
 // The buffers of all replicas, by replica.
@@ -194,7 +227,7 @@ Tensor DataParallel::operator()(const Tensor& x) {
     return output.defined() && output.requires_grad();
   }));
   return record("DataParallel", y, {x, parameters},
-                [this, outputs, shards, rows, x_shape = x.shape(), x_device = x.device(),
+                [this, outputs, shards, rows, x_shape = x.shape(), x_device = x.device(), x_type = x.dtype(),
                  want_dx = x.requires_grad()](const Tensor& dy) {
                   std::vector<Tensor> gradients;
                   for (size_t r = 0; r < outputs.size(); ++r)
@@ -202,7 +235,7 @@ Tensor DataParallel::operator()(const Tensor& x) {
                   backward(outputs, gradients);
                   Tensor dx;
                   if (want_dx) {
-                    dx = Tensor::zeros(x_shape, x_device);
+                    dx = Tensor::zeros(x_shape, x_device, x_type);
                     for (size_t r = 0; r < shards.size(); ++r)
                       if (shards[r].grad().defined())
                         dx.slice(rows[r].begin, rows[r].end).copy_from(shards[r].grad());
@@ -224,7 +257,7 @@ std::vector<Tensor> DataParallel::forward(const std::vector<Tensor>& shards) {
   if (first == runs.size()) throw Error("DataParallel: the batch has no rows");
   std::vector<Tensor> outputs(replicas_.size());
   run(runs, [&](size_t r) { outputs[r] = replicas_[r]->forward(shards[r]); });
-  if (!module().training()) return outputs;
+  if (!trains(module())) return outputs;
   for (size_t r = 0; r < shards.size(); ++r) {
     rows_[r] += shards[r].dim(0);
     // With the statistics of the batch all replicas have the same running ones, also those without rows.
@@ -296,6 +329,18 @@ void DataParallel::combine_buffers() {
   std::fill(rows_.begin(), rows_.end(), 0);
 }
 
+std::vector<data::HostTensor> DataParallel::state_dict() const {
+  const std::vector<nn::Buffer> buffers = module().named_buffers();
+  const std::vector<Tensor> values = combined_buffers();
+  std::map<const void*, Tensor> combined;
+  for (size_t b = 0; b < buffers.size(); ++b) combined.emplace(buffers[b].value.identity(), values[b]);
+  std::vector<nn::StateEntry> entries = nn::state_entries(module());
+  for (nn::StateEntry& entry : entries)
+    if (const auto found = combined.find(std::get<Tensor>(entry.value).identity()); found != combined.end())
+      entry.value = found->second;
+  return nn::save_entries(entries);
+}
+
 void DataParallel::set_rows_since_combined(const std::vector<int64_t>& rows) {
   if (rows.size() != replicas_.size())
     throw Error(
@@ -310,8 +355,8 @@ ReplicaOptimizers::ReplicaOptimizers(DataParallel& net, const nn::MakeOptimizer&
 void ReplicaOptimizers::step(float learning_rate, float gradient_scale) {
   if (!net_.gradients().reduced())
     throw Error(
-        "ReplicaOptimizers: the last backward ran under no_sync(), so the gradients are not summed: "
-        "let the last one before a step run outside of it");
+        "ReplicaOptimizers: the gradients are not summed, since the last backward ran under no_sync() or "
+        "failed: let the last one before a step run outside of it, or start again with zero_grad()");
   for (const auto& optimizer : optimizers_) optimizer->step(learning_rate, gradient_scale);
 }
 

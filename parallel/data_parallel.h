@@ -34,7 +34,8 @@ struct DataParallelOptions {
 class DataParallel {
  public:
   // One replica a device, made by `make`; parameters and buffers of replica 0 are then copied into the
-  // others. Throws, naming the parameter and the replica, where these differ in more than values.
+  // others, and each is told its number (Module::set_replica). Throws, naming the parameter and the replica,
+  // where these differ in more than values.
   DataParallel(const MakeModule& make, const std::vector<Device>& devices,
                const DataParallelOptions& options = {});
   DataParallel(const DataParallel&) = delete;
@@ -49,6 +50,7 @@ class DataParallel {
   // The two halves, for a caller whose shards are on the devices already, and whose losses stay there.
   // forward: replica r on shards[r], on devices()[r]; undefined where that has no rows. backward: back
   // through outputs[r] (a loss where no gradients are given) of each replica that has one, then reduce().
+  // Where one throws, others may have added to their gradients: zero_grad() before the next.
   std::vector<Tensor> forward(const std::vector<Tensor>& shards);
   void backward(const std::vector<Tensor>& outputs, const std::vector<Tensor>& gradients = {});
 
@@ -84,7 +86,8 @@ class DataParallel {
   void broadcast();
 
   // Makes the running statistics of batch norms one: mean and variance over the rows that each replica has
-  // normalised since the last time, written into all replicas. Other buffers get replica 0's value. Call it
+  // normalised since the last time, written into all replicas; those of a frozen norm, which are equal, stay
+  // as they are. Other buffers get replica 0's value. Call it
   // at the end of each epoch, before evaluation. Nothing changes where no replica has normalised anything
   // since.
   void combine_buffers();
@@ -92,6 +95,8 @@ class DataParallel {
   // running_mean and running_var what kernels::batch_norm_combine_running says, with the rows of each
   // replica.
   std::vector<Tensor> combined_buffers() const;
+  // What a file for everybody holds: nn::state_dict(module()) with the combined running statistics.
+  std::vector<data::HostTensor> state_dict() const;
   // Rows that each replica has seen in training since combine_buffers: part of a run's state.
   const std::vector<int64_t>& rows_since_combined() const { return rows_; }
   void set_rows_since_combined(const std::vector<int64_t>& rows);
@@ -112,7 +117,7 @@ class ReplicaOptimizers {
  public:
   ReplicaOptimizers(DataParallel& net, const nn::MakeOptimizer& make);
   // The same step of every replica, on the sums of the gradients times `gradient_scale`. Throws where some
-  // are not summed yet (the last backward ran under no_sync()).
+  // are not summed (the last backward ran under no_sync(), or threw).
   void step(float learning_rate, float gradient_scale = 1);
   std::vector<std::unique_ptr<nn::Optimizer>>& optimizers() { return optimizers_; }
 

@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <span>
 #include <utility>
 
 #include "nn/state_dict.h"
@@ -162,17 +160,11 @@ parallel::Checkpoint Checkpointing::checkpoint_of(const Place& place, parallel::
   const parallel::DataParallel& net = trainer.net();
   parallel::Checkpoint checkpoint{
       .step = place.step,
-      .weights = nn::state_dict(net.module()),
+      .weights = net.state_dict(),
       .model = identity_.model,
       .optimizer = trainer.optimizers().optimizers()[0]->state(nn::parameter_names(net.module())),
       .replicas = {},
       .run = {}};
-  const std::vector<Tensor> combined = net.combined_buffers();
-  const size_t first_buffer = checkpoint.weights.size() - combined.size();
-  for (size_t b = 0; b < combined.size(); ++b) {
-    const std::vector<float> values = combined[b].to_host<float>();
-    std::ranges::copy(std::as_bytes(std::span(values)), checkpoint.weights[first_buffer + b].bytes.begin());
-  }
   for (const auto& replica : net.replicas()) checkpoint.replicas.push_back(nn::replica_state(*replica));
   checkpoint.run = {{"place", Json(place).dump()},
                     {"options", Json(identity_.options).dump()},

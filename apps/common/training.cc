@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <span>
 
 #include "apps/common/batch_check.h"
@@ -39,8 +40,18 @@ void print_model(const std::string& title, const nn::Module& model) {
     names = std::max(names, child.size());
     layers = std::max(layers, layer->describe().size());
   }
-  for (const auto& [child, layer] : model.children())
-    fmt::print("  {:<{}} {:<{}} {:>10}\n", child, names, layer->describe(), layers, layer->parameter_count());
+  std::set<const void*> counted;
+  for (const auto& [child, layer] : model.children()) {
+    int64_t count = 0;
+    bool tied = false;  // to a layer above
+    for (const Tensor& parameter : layer->parameters())
+      if (counted.insert(parameter.identity()).second)
+        count += parameter.size();
+      else
+        tied = true;
+    fmt::print("  {:<{}} {:<{}} {:>10}{}\n", child, names, layer->describe(), layers, count,
+               tied ? " tied" : "");
+  }
 }
 
 // One run: what an epoch needs to know of it.

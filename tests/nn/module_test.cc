@@ -72,6 +72,46 @@ TEST(Module, PassesItsModeOnToAllBelow) {
   EXPECT_TRUE(late->training());
 }
 
+TEST(EvaluationMode, PutsEveryModuleBackIntoItsOwnMode) {
+  Sequential net;
+  const auto block = std::make_shared<Sequential>();
+  const auto frozen = std::make_shared<BatchNorm2d>(1, device()),
+             norm = std::make_shared<BatchNorm2d>(1, device());
+  const auto off = std::make_shared<Dropout>(0.5F, 1);
+  block->add("frozen", frozen).add("norm", norm);
+  net.add("block", block).add("off", off).add("again", norm);
+  frozen->eval();
+  off->eval();
+  {
+    const EvaluationMode evaluation(net);
+    for (const Module* module : std::initializer_list<Module*>{&net, block.get(), frozen.get(), norm.get()})
+      EXPECT_FALSE(module->training());
+    const EvaluationMode inner(*block);
+  }
+  for (const Module* module : std::initializer_list<Module*>{&net, block.get(), norm.get()})
+    EXPECT_TRUE(module->training());
+  EXPECT_FALSE(frozen->training());
+  EXPECT_FALSE(off->training());
+  net.eval();
+  norm->train();
+  {
+    const EvaluationMode evaluation(net);
+  }
+  EXPECT_FALSE(net.training());
+  EXPECT_TRUE(norm->training());
+}
+
+TEST(Module, KeepsAFrozenChildFrozen) {
+  const auto frozen = std::make_shared<BatchNorm2d>(1, device());
+  frozen->eval();
+  const auto block = std::make_shared<Sequential>();
+  block->add("frozen", frozen);
+  Sequential net;
+  net.add("block", block);
+  EXPECT_FALSE(frozen->training());
+  EXPECT_TRUE(block->training());
+}
+
 TEST(Module, RefusesTwoLayersOfOneName) {
   Sequential net;
   net.add("a", std::make_shared<ReLU>());

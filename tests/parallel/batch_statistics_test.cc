@@ -232,6 +232,31 @@ TEST(CombinedBuffers, AreTheMeanAndTheVarianceOverAllRows) {
   EXPECT_EQ(net.rows_since_combined(), (std::vector<int64_t>{0, 0, 0})) << "evaluation does not count";
 }
 
+// A norm that is frozen in a network that trains keeps its statistics bit for bit; one that trains alone, in
+// a network that evaluates, has them combined.
+TEST(CombinedBuffers, AreThoseOfTheNormsThatTrain) {
+  const auto norm = [](const std::shared_ptr<nn::Module>& replica) { return replica->children()[1].second; };
+  DataParallel frozen = with_statistics(BatchStatistics::shard, 3);
+  for (const auto& replica : frozen.replicas()) {
+    norm(replica)->eval();
+    for (const nn::Buffer& buffer : norm(replica)->named_buffers())
+      buffer.value.copy_from(Tensor::from_host<float>({0.1F, 0.3F, 0.7F, 1.9F}, {4}, buffer.value.device()));
+  }
+  const Lists before = buffers_of(*norm(frozen.replicas()[0]));
+  frozen(random_batch(7, frozen.devices()[0]).x);
+  frozen.combine_buffers();
+  for (const auto& replica : frozen.replicas()) EXPECT_EQ(buffers_of(*norm(replica)), before);
+
+  DataParallel alone = with_statistics(BatchStatistics::shard, 2);
+  alone.eval();
+  for (const auto& replica : alone.replicas()) norm(replica)->train();
+  alone(random_batch(7, alone.devices()[0]).x);
+  EXPECT_EQ(alone.rows_since_combined(), (std::vector<int64_t>{4, 3}));
+  EXPECT_NE(buffers_of(*alone.replicas()[0]), buffers_of(*alone.replicas()[1]));
+  alone.combine_buffers();
+  EXPECT_EQ(buffers_of(*alone.replicas()[0]), buffers_of(*alone.replicas()[1]));
+}
+
 // Counts its calls in a buffer that is no statistic.
 class Counting : public nn::Module {
  public:

@@ -59,6 +59,28 @@ TEST(DataParallel, GivesTheOutputsAndGradientsOfOneDevice) {
   }
 }
 
+// As through the bare module: a bfloat16 leaf, and a bfloat16 activation.
+TEST(DataParallel, GivesABfloat16InputItsGradient) {
+  for (const bool leaf : {true, false})
+    for (const int k : {1, 2, 3, 5}) {
+      const std::vector<Device> devices = make_devices(k);
+      const Batch batch = random_batch(4, devices[0]);  // on 5 devices one has no rows
+      const auto gradient = [&](const std::function<Tensor(const Tensor&)>& net) {
+        Tensor x = leaf ? nn::cast(batch.x, DType::bfloat16) : batch.x.copy_to(devices[0]);
+        x.set_requires_grad(true);
+        backward(sum_loss(net(nn::cast(x, DType::bfloat16)), batch.y));
+        EXPECT_EQ(x.grad().dtype(), x.dtype());
+        return nn::cast(x.grad(), DType::float32).to_host<float>();
+      };
+      DataParallel net(plain_net, devices);
+      const auto bare = plain_net(devices[0]);
+      const auto want = gradient([&](const Tensor& x) { return bare->forward(x); });
+      // A float32 rounding may tip a rounding to 8 digits.
+      EXPECT_LE(difference({gradient([&](const Tensor& x) { return net(x); })}, {want}), 0x1p-7)
+          << k << " devices, leaf " << leaf;
+    }
+}
+
 TEST(DataParallel, TakesFewerRowsThanDevices) {
   const std::vector<Device> devices = make_devices(5);
   const Batch batch = random_batch(2, devices[0]);
@@ -153,6 +175,59 @@ TEST(DataParallel, RefusesToReduceInAnotherType) {
             "gradients cannot be reduced in int32: use float32 or bfloat16");
 }
 
+TEST(DataParallel, RefusesToGoBackThroughWeightsThatWereSteppedSince) {
+  for (const auto statistics : {BatchStatistics::shard, BatchStatistics::batch})
+    for (const int k : {1, 2, 3}) {
+      const std::vector<Device> devices = make_devices(k);
+      DataParallel net(normed_net, devices, {.statistics = statistics});
+      ReplicaOptimizers optimizers(net, [](std::vector<Tensor> parameters) {
+        return std::make_unique<nn::Sgd>(std::move(parameters), kernels::SgdSettings{.learning_rate = 0});
+      });
+      const Batch batch = random_batch(kRows, devices[0]);
+      const Tensor first = net(batch.x), second = net(batch.x);
+      backward(sum_loss(first, batch.y));
+      optimizers.step(0.1F);
+      const std::string error = error_of([&] { backward(sum_loss(second, batch.y)); });
+      EXPECT_NE(error.find("the weight [3, 16] of 'linear' was overwritten after forward had used it"),
+                std::string::npos)
+          << error;
+      EXPECT_NE(error_of([&] { optimizers.step(0.1F); }).find("or failed"), std::string::npos);
+      // The next step is as if nothing had happened.
+      net.zero_grad();
+      accumulate(net, batch, 0, kRows);
+      optimizers.step(0.1F);
+      for (const auto& replica : net.replicas()) EXPECT_EQ(weights_of(*replica), weights_of(net.module()));
+    }
+}
+
+TEST(DataParallel, RefusesToGoBackThroughAnInputThatWasRefilled) {
+  const std::vector<Device> devices = make_devices(2);
+  DataParallel net(plain_net, devices);
+  const Batch batch = random_batch(kRows, devices[0]);
+  const Tensor y = net(batch.x);
+  batch.x.copy_from(random_batch(kRows, devices[0], 5).x);
+  EXPECT_NE(error_of([&] { backward(sum_loss(y, batch.y)); }).find("the input [7, 6, 6, 1] of 'conv2d'"),
+            std::string::npos);
+}
+
+TEST(Allreduce, CountsAsOverwritingItsBuffers) {
+  for (const int k : {1, 2}) {
+    std::vector<Tensor> data;
+    for (const Device& device : make_devices(k)) data.push_back(Tensor::zeros({2, 3}, device));
+    const Device device = data[0].device();
+    Tensor w = Tensor::zeros({3, 3}, device);
+    w.set_requires_grad(true);
+    const Tensor y = nn::linear(data[0], w, Tensor::zeros({3}, device));
+    allreduce(data);
+    if (k == 1) {
+      backward(y, y.detach());  // the sum of one is itself
+      continue;
+    }
+    EXPECT_NE(error_of([&] { backward(y, y.detach()); }).find("the input [2, 3] of 'linear'"),
+              std::string::npos);
+  }
+}
+
 TEST(ReplicaOptimizers, RefuseToStepOnGradientsThatAreNotSummed) {
   DataParallel net(plain_net, make_devices(2));
   ReplicaOptimizers optimizers(net, [](std::vector<Tensor> parameters) {
@@ -164,8 +239,8 @@ TEST(ReplicaOptimizers, RefuseToStepOnGradientsThatAreNotSummed) {
     accumulate(net, batch, 0, 4);
   }
   EXPECT_EQ(error_of([&] { optimizers.step(0.1F); }),
-            "ReplicaOptimizers: the last backward ran under no_sync(), so the gradients are not summed: let "
-            "the last one before a step run outside of it");
+            "ReplicaOptimizers: the gradients are not summed, since the last backward ran under no_sync() or "
+            "failed: let the last one before a step run outside of it, or start again with zero_grad()");
 }
 
 // y = always(x), plus sometimes(x) in replica 1; `never` is not used.

@@ -371,5 +371,24 @@ TEST(CountCorrect, EvaluatesWhateverTheModelsMode) {
   EXPECT_TRUE(net.module().training());
 }
 
+TEST(CountCorrect, LeavesAFrozenNormFrozen) {
+  const std::vector<Device> devices = make_devices(2);
+  const DataParallel net(
+      [](const Device& device) {
+        auto made = std::make_shared<nn::Sequential>();
+        made->add<nn::BatchNorm2d>("frozen", 1, device).add<nn::Flatten>("flatten");
+        made->add<nn::Linear>("fc", 784, 10, device);
+        return made;
+      },
+      devices);
+  for (const auto& replica : net.replicas()) replica->children()[0].second->eval();
+  count_correct(net, random_data(devices), kRows, 8);
+  for (const auto& replica : net.replicas()) {
+    EXPECT_TRUE(replica->training());
+    EXPECT_FALSE(replica->children()[0].second->training());
+    EXPECT_TRUE(replica->children()[2].second->training());
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::parallel
