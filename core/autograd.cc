@@ -26,11 +26,20 @@ struct Edge {
   DType dtype = DType::float32;
 };
 
+// What a tensor that backward reads was when forward used it. The values are the backward function's to keep.
+struct SavedVersion {
+  const char* name;
+  Shape shape;
+  std::weak_ptr<Storage> storage;
+  uint64_t version;
+};
+
 struct Node {
   const char* operation;
   Shape output_shape;
   std::vector<Edge> inputs;
   BackwardFunction backward;  // empty once the walk has passed
+  std::vector<SavedVersion> saved;
 
   // A long chain is taken apart in a loop: destroying it link by link would recurse as deep as the chain.
   ~Node() {
@@ -57,7 +66,7 @@ bool NoGrad::in_force() {
 }
 
 Tensor record(const char* operation, const Tensor& output, const std::vector<Tensor>& inputs,
-              BackwardFunction backward) {
+              BackwardFunction backward, const std::vector<Saved>& saved) {
   bool wanted = false;
   for (const Tensor& input : inputs) wanted = wanted || (input.defined() && input.requires_grad());
   if (!wanted || no_grad) return output;
@@ -66,6 +75,11 @@ Tensor record(const char* operation, const Tensor& output, const std::vector<Ten
   node->operation = operation;
   node->output_shape = output.shape();
   node->backward = std::move(backward);
+  for (const auto& [name, value] : saved) {
+    if (!value.defined()) continue;
+    const std::shared_ptr<Storage>& storage = TensorState::of(value)->storage;
+    node->saved.push_back({name, value.shape(), storage, storage->version});
+  }
   for (const Tensor& input : inputs) {
     Edge edge;
     if (input.defined() && input.requires_grad()) {
@@ -96,6 +110,7 @@ void add_into(const Tensor& sum, const Tensor& term) {
   for_float_type("backward", sum.dtype(), [&]<typename T>(T) {
     kernels::add_into(sum.data<T>(), term.data<T>(), sum.size(), sum.device().stream());
   });
+  sum.mark_overwritten();
 }
 
 // sum += term, in sum's own memory where nobody else holds it, else in a copy.
@@ -137,14 +152,30 @@ std::vector<Node*> topological_order(Node* last) {
   return order;
 }
 
+// Throws where the walk cannot pass a node.
+void check_passable(const Node& node) {
+  if (!node.backward)
+    throw Error(fmt::format("backward: the graph at '{}' was already walked and freed: run forward again",
+                            node.operation));
+  for (const auto& [name, shape, memory, version] : node.saved) {
+    const std::shared_ptr<Storage> storage = memory.lock();
+    if (storage && storage->version != version)
+      throw Error(fmt::format(
+          "backward: the {} {} of '{}' was overwritten after forward had used it: go back before a "
+          "step or a copy overwrites it, or run forward again",
+          name, to_string(shape), node.operation));
+  }
+}
+
 }  // namespace
 
 void backward(const Tensor& loss) {
   if (loss.size() != 1)
     throw Error(fmt::format("backward: a loss has one element, this has shape {}", to_string(loss.shape())));
-  const Tensor one = Tensor::empty(loss.shape(), loss.device());
+  const Tensor one = Tensor::empty(loss.shape(), loss.device(), loss.dtype());
   const DeviceGuard guard(loss.device());
-  kernels::fill(one.data<float>(), 1.0f, 1, loss.device().stream());
+  for_float_type("backward", loss.dtype(),
+                 [&]<typename T>(T) { kernels::fill(one.data<T>(), 1.0f, 1, loss.device().stream()); });
   backward(loss, one);
 }
 
@@ -162,14 +193,13 @@ void backward(const Tensor& output, const Tensor& gradient) {
     return;
   }
   const std::vector<Node*> order = topological_order(state->producer.get());
+  for (auto node = order.rbegin(); node != order.rend(); ++node) check_passable(**node);
   std::unordered_map<Node*, Tensor> gradients{{order.back(), gradient}};
   // Nodes are freed as the walk passes them, so each must be kept alive until its own turn.
   std::unordered_map<Node*, std::shared_ptr<Node>> alive;
   for (auto node = order.rbegin(); node != order.rend(); ++node) {
     const std::shared_ptr<Node> self = (*node == order.back()) ? state->producer : std::move(alive.at(*node));
-    if (!self->backward)
-      throw Error(fmt::format("backward: the graph at '{}' was already walked and freed: run forward again",
-                              self->operation));
+    check_passable(*self);  // once more: what ran since may have overwritten something
     const BackwardFunction function = std::exchange(self->backward, nullptr);
     std::vector<Edge> inputs = std::move(self->inputs);
     self->inputs.clear();

@@ -14,14 +14,24 @@ namespace lockstep {
 // undefined for an input that needs none.
 using BackwardFunction = std::function<std::vector<Tensor>(const Tensor& gradient)>;
 
+// A tensor whose values backward reads, and what an error calls it: "weight". An undefined one counts for
+// nothing.
+struct Saved {
+  const char* name;
+  Tensor value;
+};
+
 // Puts an operation into the graph: returns `output` with a history, or just as it is where no input requires
 // a gradient or NoGrad is in force. `backward` must capture only what it needs; to keep the output, capture
-// the handle that is passed in (it has no history, so there is no cycle). `operation` is a string literal.
+// the handle that is passed in (it has no history, so there is no cycle). `saved` lists what it captured of
+// tensors that others can overwrite: the walk refuses to pass where one was. Names are string literals.
 Tensor record(const char* operation, const Tensor& output, const std::vector<Tensor>& inputs,
-              BackwardFunction backward);
+              BackwardFunction backward, const std::vector<Saved>& saved = {});
 
 // Adds d(loss)/d(leaf) to the gradient of every leaf that requires one. `loss` has one element. The graph is
-// freed on the way: a second walk through it is an error. Work is enqueued on the tensors' own streams.
+// freed on the way: a second walk through it is an error. So is a walk where a tensor that backward reads was
+// overwritten after forward had used it (by an optimizer's step, a copy, whoever calls mark_overwritten);
+// then gradients and graph are as they were. Work is enqueued on the tensors' own streams.
 void backward(const Tensor& loss);
 // The same for a tensor of any shape whose gradient is known.
 void backward(const Tensor& output, const Tensor& gradient);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <unordered_map>
 
 #include "core/autograd.h"
 #include "core/peer.h"
@@ -78,10 +79,7 @@ Tensor Tensor::empty(const Shape& shape, const Device& device, DType dtype) {
 
 Tensor Tensor::zeros(const Shape& shape, const Device& device, DType dtype) {
   Tensor result = empty(shape, device, dtype);
-  if (result.size() == 0) return result;
-  const DeviceGuard guard(device);
-  const TensorState& state = result.state();
-  LOCKSTEP_CUDA(cudaMemsetAsync(state.storage->memory, 0, result.bytes(), device.stream()));
+  result.set_to_zero();
   return result;
 }
 
@@ -148,7 +146,7 @@ T* Tensor::data() const {
     throw Error(fmt::format("a {} tensor of shape {} was used as {}", name_of(dtype()), to_string(shape()),
                             name_of(kDType<T>)));
   if (size() == 0) return nullptr;
-  return reinterpret_cast<T*>(static_cast<std::byte*>(state().storage->memory) + state().offset);
+  return reinterpret_cast<T*>(state().address());
 }
 
 template Tensor Tensor::from_host(const std::vector<float>&, const Shape&, const Device&);
@@ -213,10 +211,9 @@ void Tensor::copy_from(const Tensor& source) const {
     throw Error(fmt::format("copy_from: {} {} into {} {}", name_of(source.dtype()), to_string(source.shape()),
                             name_of(dtype()), to_string(shape())));
   if (size() == 0) return;
-  const TensorState& to = state();
-  const TensorState& from = source.state();
-  std::byte* destination = static_cast<std::byte*>(to.storage->memory) + to.offset;
-  const std::byte* origin = static_cast<const std::byte*>(from.storage->memory) + from.offset;
+  mark_overwritten();
+  std::byte* destination = state().address();
+  const std::byte* origin = source.state().address();
   const cudaStream_t stream = device().stream();
   if (source.device() == device()) {
     const DeviceGuard guard(device());
@@ -238,6 +235,17 @@ void Tensor::copy_from(const Tensor& source) const {
     copied.record(stream);
     copied.hold(source.device().stream());
   }
+}
+
+void Tensor::set_to_zero() const {
+  if (size() == 0) return;
+  mark_overwritten();
+  const DeviceGuard guard(device());
+  LOCKSTEP_CUDA(cudaMemsetAsync(state().address(), 0, bytes(), device().stream()));
+}
+
+void Tensor::mark_overwritten() const {
+  ++state().storage->version;
 }
 
 bool Tensor::requires_grad() const {
@@ -271,6 +279,14 @@ void Tensor::set_grad(const Tensor& gradient) const {
 
 bool Tensor::grad_written() const {
   return state().gradient_written;
+}
+
+void check_distinct(const char* what, const std::vector<Tensor>& parameters) {
+  std::unordered_map<const void*, size_t> seen;
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (const auto [first, added] = seen.emplace(parameters[i].identity(), i); !added)
+      throw Error(
+          fmt::format("{}: parameters {} and {} are one tensor: list it once", what, first->second, i));
 }
 
 }  // namespace lockstep

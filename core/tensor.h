@@ -66,6 +66,8 @@ class Tensor {
   float item() const;
 
   bool defined() const { return state_ != nullptr; }
+  // The same for all handles of one tensor, and for no other tensor at the same time; null where undefined.
+  const void* identity() const { return state_.get(); }
   const Shape& shape() const;
   int64_t dim(int i) const;  // negative i counts from the end
   int64_t size() const;      // number of elements
@@ -88,6 +90,12 @@ class Tensor {
   // Overwrites this tensor's memory with the values of `source` (same shape and type, any device). The copy
   // is ordered after the work enqueued so far on both devices' streams, and before what comes next on them.
   void copy_from(const Tensor& source) const;
+  // Overwrites this tensor's memory with zeros.
+  void set_to_zero() const;
+  // To be called by whoever overwrites this tensor's memory through data(): backward then refuses to read
+  // what forward saw there. A tensor that was just made needs no call, nor does anything that Lockstep itself
+  // writes.
+  void mark_overwritten() const;
 
   // True for a leaf that wants a gradient and for everything computed from one.
   bool requires_grad() const;
@@ -106,5 +114,9 @@ class Tensor {
   const TensorState& state() const;
   std::shared_ptr<TensorState> state_;
 };
+
+// Throws where a list has one tensor twice: what is done to each would be done to it twice. `what` is who
+// asks.
+void check_distinct(const char* what, const std::vector<Tensor>& parameters);
 
 }  // namespace lockstep

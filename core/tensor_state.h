@@ -1,6 +1,8 @@
 // What is behind a Tensor handle; for core/tensor.cc and core/autograd.cc only.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 
 #include "core/tensor.h"
@@ -15,6 +17,7 @@ struct Storage {
   Storage& operator=(const Storage&) = delete;
   Device device;
   void* memory;
+  std::atomic<uint64_t> version = 0;  // how often the memory was overwritten, through whatever handle
 };
 
 struct TensorState {
@@ -28,6 +31,7 @@ struct TensorState {
   Tensor gradient = {};                      // of leaves
   bool gradient_written = false;             // by backward, since it was set
 
+  std::byte* address() const { return static_cast<std::byte*>(storage->memory) + offset; }
   static Tensor wrap(TensorState state) { return Tensor(std::make_shared<TensorState>(std::move(state))); }
   static const std::shared_ptr<TensorState>& of(const Tensor& tensor) { return tensor.state_; }
 };

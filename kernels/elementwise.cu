@@ -8,8 +8,10 @@
 
 namespace lockstep::kernels {
 
-void fill(float* x, float value, int64_t n, cudaStream_t stream) {
-  launch_elements(stream, n, [=] __device__(int64_t i) { x[i] = value; });
+template <typename T>
+void fill(T* x, float value, int64_t n, cudaStream_t stream) {
+  const T rounded = from_float<T>(value);
+  launch_elements(stream, n, [=] __device__(int64_t i) { x[i] = rounded; });
 }
 
 template <typename From, typename To>
@@ -77,6 +79,7 @@ template void cast(const float*, __nv_bfloat16*, int64_t, cudaStream_t);
 template void cast(const __nv_bfloat16*, float*, int64_t, cudaStream_t);
 
 #define LOCKSTEP_INSTANTIATE(T)                                                  \
+  template void fill(T*, float, int64_t, cudaStream_t);                          \
   template void add_into(T*, const T*, int64_t, cudaStream_t);                   \
   template void add(const T*, const T*, T*, int64_t, cudaStream_t);              \
   template void scale(T*, float, int64_t, cudaStream_t);                         \

@@ -10,8 +10,9 @@
 
 namespace lockstep::kernels {
 
-// x[i] = value
-void fill(float* x, float value, int64_t n, cudaStream_t stream);
+// x[i] = value, rounded to the nearest where T has fewer digits.
+template <typename T>
+void fill(T* x, float value, int64_t n, cudaStream_t stream);
 
 // y[i] = x[i], rounded to the nearest where To has fewer digits.
 template <typename From, typename To>

@@ -78,6 +78,10 @@ Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training, A
     kernels::batch_norm_inverse_stddev(state.running_var.data<float>(), settings.epsilon, shape.channels,
                                        inverse.data<float>(), device.stream());
   }
+  if (training && rows_of_all > 0) {
+    state.running_mean.mark_overwritten();
+    state.running_var.mark_overwritten();
+  }
   const bool relu = activation == Activation::relu;
   const Tensor y = Tensor::empty(x.shape(), device, x.dtype());
   for_float_type("batch_norm", x.dtype(), [&]<typename T>(T) {
@@ -86,6 +90,8 @@ Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training, A
                          y.data<T>(), device.stream());
   });
 
+  // In evaluation the input's gradient is a multiple of dy, and only the weight's reads input and mean.
+  const bool wants_input = training || state.weight.requires_grad();
   const auto mode = training ? kernels::BatchNormMode::batch : kernels::BatchNormMode::running;
   return record(
       "batch_norm", y, {x, state.weight, state.bias, addend},
@@ -122,7 +128,11 @@ Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training, A
         });
         const Tensor daddend = masked.defined() ? masked : dy;
         return std::vector<Tensor>{dx, dweight, dbias, want_addend ? daddend : Tensor()};
-      });
+      },
+      {{"input", wants_input ? x : Tensor()},
+       {"running mean", !training && wants_input ? mean : Tensor()},
+       {"weight", x.requires_grad() ? state.weight : Tensor()},
+       {"output", relu ? y : Tensor()}});
 }
 
 }  // namespace lockstep::nn

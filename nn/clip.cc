@@ -16,6 +16,7 @@ Tensor clip_gradient_norm(const Tensor& arena, float max_norm, float gradient_sc
   Tensor norm = Tensor::empty({1}, device);
   kernels::clip_by_norm(arena.data<float>(), arena.size(), max_norm, gradient_scale, partial.data<float>(),
                         norm.data<float>(), device.stream());
+  arena.mark_overwritten();
   return norm;
 }
 

@@ -82,14 +82,16 @@ Tensor activation(const char* name, Forward forward, Backward backward, const Te
   const Tensor y = Tensor::empty(x.shape(), x.device(), x.dtype());
   for_float_type(name, x.dtype(),
                  [&]<typename T>(T) { forward(x.data<T>(), y.data<T>(), x.size(), x.device().stream()); });
-  return record(name, y, {x}, [name, y, backward](const Tensor& dy) {
-    const DeviceGuard here(y.device());
-    const Tensor dx = Tensor::empty(y.shape(), y.device(), y.dtype());
-    for_float_type(name, y.dtype(), [&]<typename T>(T) {
-      backward(y.data<T>(), dy.data<T>(), dx.data<T>(), y.size(), y.device().stream());
-    });
-    return std::vector<Tensor>{dx};
-  });
+  return record(name, y, {x},
+                [name, y, backward](const Tensor& dy) {
+                  const DeviceGuard here(y.device());
+                  const Tensor dx = Tensor::empty(y.shape(), y.device(), y.dtype());
+                  for_float_type(name, y.dtype(), [&]<typename T>(T) {
+                    backward(y.data<T>(), dy.data<T>(), dx.data<T>(), y.size(), y.device().stream());
+                  });
+                  return std::vector<Tensor>{dx};
+                },
+                {{"output", y}});
 }
 
 }  // namespace
@@ -134,12 +136,16 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   const Tensor sums = product(x, false, w, true);
   kernels::bias_add(sums.data<float>(), bias.data<float>(), rows, static_cast<int>(out), device.stream());
 
+  const bool want_dx = x.requires_grad(), want_dw = weight.requires_grad();
   return record("linear", converted(sums, type), {x, weight, bias},
-                [x = x.detach(), w, want_dx = x.requires_grad()](const Tensor& dy) {
+                [x = x.detach(), w, want_dx, want_dw, w_type = weight.dtype()](const Tensor& dy) {
                   const DeviceGuard here(x.device());
-                  const Tensor dx = want_dx ? converted(product(dy, false, w, false), x.dtype()) : Tensor();
-                  return std::vector<Tensor>{dx, product(dy, true, x, false), bias_gradient(dy, w.dim(0))};
-                });
+                  Tensor dx, dw;
+                  if (want_dx) dx = converted(product(dy, false, w, false), x.dtype());
+                  if (want_dw) dw = converted(product(dy, true, x, false), w_type);
+                  return std::vector<Tensor>{dx, dw, bias_gradient(dy, w.dim(0))};
+                },
+                {{"input", want_dw ? x : Tensor()}, {"weight", want_dx ? w : Tensor()}});
 }
 
 namespace {
@@ -190,26 +196,32 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, int
                             scratch.data<uint8_t>());
   });
 
+  const bool want_dx = x.requires_grad(), want_dw = weight.requires_grad();
   return record(
       "conv2d", y, {x, weight, bias},
-      [x = x.detach(), w, shape, want_dx = x.requires_grad(), want_db = bias.defined()](const Tensor& dy) {
+      [x = x.detach(), w, shape, want_dx, want_dw, want_db = bias.defined(),
+       w_type = weight.dtype()](const Tensor& dy) {
         const Device on = x.device();
         const DeviceGuard here(on);
-        Tensor dx;
-        if (want_dx) dx = Tensor::empty(x.shape(), on, x.dtype());
-        const Tensor dw = Tensor::empty(w.shape(), on);
+        Tensor dx, dw;
         for_float_type("conv2d", x.dtype(), [&]<typename T>(T) {
           if (want_dx) {
+            dx = Tensor::empty(x.shape(), on, x.dtype());
             const Tensor scratch = conv2d_workspace<T>(on, shape, kernels::ConvPass::backward_data);
             kernels::conv2d_backward_data(on.math(), shape, dy.data<T>(), w.data<T>(), dx.data<T>(),
                                           scratch.data<uint8_t>());
           }
-          const Tensor scratch = conv2d_workspace<T>(on, shape, kernels::ConvPass::backward_filter);
-          kernels::conv2d_backward_filter(on.math(), shape, x.data<T>(), dy.data<T>(), dw.data<float>(),
-                                          scratch.data<uint8_t>());
+          if (want_dw) {
+            dw = Tensor::empty(w.shape(), on);
+            const Tensor scratch = conv2d_workspace<T>(on, shape, kernels::ConvPass::backward_filter);
+            kernels::conv2d_backward_filter(on.math(), shape, x.data<T>(), dy.data<T>(), dw.data<float>(),
+                                            scratch.data<uint8_t>());
+            dw = converted(dw, w_type);
+          }
         });
         return std::vector<Tensor>{dx, dw, want_db ? bias_gradient(dy, shape.out_channels) : Tensor()};
-      });
+      },
+      {{"input", want_dw ? x : Tensor()}, {"weight", want_dx ? w : Tensor()}});
 }
 
 Tensor max_pool2d(const Tensor& x, int kernel, int stride, int padding) {

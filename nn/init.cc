@@ -25,11 +25,13 @@ void initialise(const Module& module, Init init, uint64_t seed) {
       const float stddev = init == Init::normal ? 0.01f : std::sqrt(2.0f / fan_in);
       kernels::random_normal(value.data<float>(), value.size(), 0.0f, stddev, seed, sequence, stream);
     }
+    value.mark_overwritten();
   }
   for (const Buffer& buffer : module.named_buffers()) {
     const Device device = buffer.value.device();
     const DeviceGuard guard(device);
     kernels::fill(buffer.value.data<float>(), buffer.start, buffer.value.size(), device.stream());
+    buffer.value.mark_overwritten();
   }
 }
 

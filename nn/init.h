@@ -14,7 +14,7 @@ enum class Init {
 };
 
 // Fills every parameter of `module`, and every buffer with its start. A value depends on the seed, the
-// parameter's position and its index alone.
+// parameter's position in named_parameters() and its index alone.
 void initialise(const Module& module, Init init, uint64_t seed);
 
 }  // namespace lockstep::nn

@@ -8,7 +8,9 @@
 namespace lockstep::nn {
 
 Optimizer::Optimizer(std::vector<Tensor> parameters, DecayOn decay_on)
-    : parameters_(std::move(parameters)), decay_on_(decay_on) {}
+    : parameters_(std::move(parameters)), decay_on_(decay_on) {
+  check_distinct("the optimizer", parameters_);
+}
 
 void Optimizer::step(float learning_rate, float gradient_scale) {
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -18,6 +20,7 @@ void Optimizer::step(float learning_rate, float gradient_scale) {
     const DeviceGuard guard(weights.device());
     const bool decays = decay_on_ == DecayOn::all_parameters || weights.shape().size() > 1;
     update(i, weights, gradient, {learning_rate, gradient_scale, decays});
+    weights.mark_overwritten();
   }
 }
 
@@ -55,6 +58,7 @@ void Optimizer::load_state(const std::vector<std::string>& names,
 
 Tensor gradient_arena(const std::vector<Tensor>& parameters) {
   if (parameters.empty()) throw Error("gradient_arena: no parameters");
+  check_distinct("gradient_arena", parameters);
   int64_t total = 0;
   for (const Tensor& parameter : parameters) total += parameter.size();
   Tensor arena = Tensor::zeros({total}, parameters.front().device());

@@ -40,6 +40,7 @@ class Optimizer {
   std::vector<StateEntry> entries(const std::vector<std::string>& names);
 
  protected:
+  // Throws where a parameter is listed twice: tied weights are one (Module::parameters()).
   Optimizer(std::vector<Tensor> parameters, DecayOn decay_on);
 
   struct Update {
@@ -66,6 +67,7 @@ using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(std::vector<Tenso
 
 // One tensor that holds the gradients of all parameters, the last layer's first (backward fills it from the
 // front), and is set as their grad(): reducing it reduces all of them. Starts as zeros; backward adds to it.
+// Throws where a parameter is listed twice.
 Tensor gradient_arena(const std::vector<Tensor>& parameters);
 
 }  // namespace lockstep::nn

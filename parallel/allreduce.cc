@@ -50,10 +50,12 @@ void Allreduce::operator()(const std::vector<Tensor>& data) {
   if (plan.transfers.empty()) return;  // one rank, or no elements
   const DType dtype = data.front().dtype();
   std::vector<std::byte*> buffers;
-  for (const Tensor& tensor : data)
+  for (const Tensor& tensor : data) {
     buffers.push_back(for_float_type("allreduce", dtype, [&tensor](auto element) {
       return reinterpret_cast<std::byte*>(tensor.data<decltype(element)>());
     }));
+    tensor.mark_overwritten();
+  }
 
   // Begin where the caller's work ends, with all slots free.
   for (Rank& rank : ranks_) {

@@ -9,14 +9,6 @@
 #include "nn/optimizer.h"
 
 namespace lockstep::parallel {
-namespace {
-
-void set_to_zero(const Tensor& tensor) {
-  const DeviceGuard guard(tensor.device());
-  LOCKSTEP_CUDA(cudaMemsetAsync(tensor.data<float>(), 0, tensor.bytes(), tensor.device().stream()));
-}
-
-}  // namespace
 
 ReplicaGradients::ReplicaGradients(std::vector<std::vector<Tensor>> parameters,
                                    const std::vector<Device>& devices, Algorithm algorithm, DType reduce_in)
@@ -35,7 +27,7 @@ ReplicaGradients::ReplicaGradients(std::vector<std::vector<Tensor>> parameters,
 }
 
 void ReplicaGradients::zero() {
-  for (const Tensor& arena : arenas_) set_to_zero(arena);
+  for (const Tensor& arena : arenas_) arena.set_to_zero();
   for (size_t r = 0; r < parameters_.size(); ++r)
     for (size_t p = 0; p < parameters_[r].size(); ++p) parameters_[r][p].set_grad(ranges_[r][p]);
   reduced_ = true;
@@ -44,11 +36,11 @@ void ReplicaGradients::zero() {
 
 void ReplicaGradients::prepare() {
   if (reduced_ && !zero_)  // the sum so far counts once
-    for (size_t r = 1; r < arenas_.size(); ++r) set_to_zero(arenas_[r]);
+    for (size_t r = 1; r < arenas_.size(); ++r) arenas_[r].set_to_zero();
   for (size_t r = 0; r < parameters_.size(); ++r)
     for (size_t p = 0; p < parameters_[r].size(); ++p) {
       if (parameters_[r][p].grad().defined()) continue;
-      set_to_zero(ranges_[r][p]);
+      ranges_[r][p].set_to_zero();
       parameters_[r][p].set_grad(ranges_[r][p]);
     }
   reduced_ = false;
@@ -80,6 +72,7 @@ void ReplicaGradients::allreduce() {
     const DeviceGuard guard(arenas_[r].device());
     kernels::cast(rounded_[r].data<__nv_bfloat16>(), arenas_[r].data<float>(), arenas_[r].size(),
                   arenas_[r].device().stream());
+    arenas_[r].mark_overwritten();
   }
 }
 

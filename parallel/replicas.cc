@@ -20,6 +20,7 @@ void check_replicas(const std::vector<std::vector<Tensor>>& device_params,
     if (device_params[i].size() != device_params[0].size())
       throw Error(fmt::format("train_batch: replica {} has {} parameters but replica 0 has {}", i,
                               device_params[i].size(), device_params[0].size()));
+    check_distinct("train_batch", device_params[i]);
     for (size_t p = 0; p < device_params[i].size(); ++p)
       if (device_params[i][p].device() != devices[i])
         throw Error(fmt::format("train_batch: parameter {} of replica {} is on device {}, not on device {}",
@@ -36,6 +37,7 @@ void sgd(const std::vector<Tensor>& params, float lr, int64_t rows) {
                                         .gradient_scale = 1.0f / static_cast<float>(rows)};
     kernels::sgd_step(settings, param.data<float>(), param.grad().data<float>(), nullptr, param.size(),
                       device.stream());
+    param.mark_overwritten();
     param.set_grad(Tensor());
   }
 }
@@ -43,6 +45,7 @@ void sgd(const std::vector<Tensor>& params, float lr, int64_t rows) {
 }  // namespace
 
 std::vector<Tensor> get_params(const std::vector<Tensor>& params, const Device& device) {
+  check_distinct("get_params", params);
   std::vector<Tensor> replica;
   for (const Tensor& param : params) replica.push_back(param.copy_to(device).set_requires_grad(true));
   return replica;
@@ -92,7 +95,7 @@ std::vector<Tensor> train_batch(const Tensor& x, const Tensor& y,
     std::vector<Tensor> gradients;
     for (size_t i = 0; i < devices.size(); ++i) {
       const Tensor& param = device_params[i][p];
-      if (!param.grad().defined()) param.set_grad(Tensor::zeros(param.shape(), devices[i]));
+      if (!param.grad().defined()) param.set_grad(Tensor::zeros(param.shape(), devices[i], param.dtype()));
       gradients.push_back(param.grad());
     }
     allreduce(gradients, algorithm);

@@ -14,6 +14,7 @@
 namespace lockstep::parallel {
 
 // A replica: deep copies of `params` on `device` (also when they are there already) that require gradients.
+// Throws where a tensor is listed twice: its copies would be two.
 std::vector<Tensor> get_params(const std::vector<Tensor>& params, const Device& device);
 
 // `rows` in `parts` shards whose sizes differ by one at most, the larger ones first: 9 in 4 is 3, 2, 2, 2.

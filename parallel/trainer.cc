@@ -134,8 +134,7 @@ void Trainer::collect() {
   }
   for (const Tensor& correct : correct_) {
     gathered_.correct += correct.to_host<int32_t>()[0];
-    const DeviceGuard guard(correct.device());
-    LOCKSTEP_CUDA(cudaMemsetAsync(correct.data<int32_t>(), 0, correct.bytes(), correct.device().stream()));
+    correct.set_to_zero();
   }
   step_rows_.clear();
 }

@@ -81,6 +81,13 @@ TEST(Autograd, AddsBfloat16GradientsInFloatAndRoundsOnce) {
   EXPECT_EQ(x.grad().dtype(), DType::bfloat16);
 }
 
+TEST(Autograd, GoesBackFromABfloat16Loss) {
+  Tensor x = Tensor::zeros({1}, device(), DType::bfloat16);
+  x.set_requires_grad(true);
+  backward(record("same", x.detach(), {x}, [](const Tensor& dy) { return std::vector<Tensor>{dy}; }));
+  EXPECT_EQ(test::widened(x.grad().to_host<__nv_bfloat16>()), std::vector<float>{1});
+}
+
 TEST(Autograd, RefusesAGradientOfAnotherType) {
   const Tensor x = leaf({3});
   const Tensor y = record("narrow", scaled(x, 1), {x}, [](const Tensor&) {

@@ -46,7 +46,8 @@ struct Operation {
 
 template <typename T>
 std::vector<Operation<T>> operations() {
-  return {{"add_into", [](auto a, auto out, auto n) { add_into(out, a, n, nullptr); }},
+  return {{"fill", [](auto, auto out, auto n) { fill(out, 0.37f, n, nullptr); }},
+          {"add_into", [](auto a, auto out, auto n) { add_into(out, a, n, nullptr); }},
           {"add", [](auto a, auto out, auto n) { add(a, out, out, n, nullptr); }},
           {"scale", [](auto, auto out, auto n) { scale(out, 0.37f, n, nullptr); }},
           {"relu_forward", [](auto a, auto out, auto n) { relu_forward(a, out, n, nullptr); }},

@@ -164,6 +164,26 @@ TEST(Bfloat16, AFloat32InputIsCastAndSoIsItsGradient) {
   EXPECT_EQ(x.grad().dtype(), DType::float32);
 }
 
+TEST(Bfloat16, AWeightsGradientHasItsType) {
+  for (const Precision used : {Precision::fp32, Precision::bf16}) {
+    const WithPrecision precision(used);
+    const Tensor x = Tensor::from_host(values({2, 5, 5, 16}, 1), {2, 5, 5, 16}, device());
+    for (const Shape& shape : {Shape{16, 3, 3, 16}, Shape{16, 400}}) {
+      const Tensor master = Tensor::from_host(values(shape, 2), shape, device());
+      std::vector<std::vector<float>> gradients;
+      for (Tensor w : {cast(master, DType::bfloat16), cast(cast(master, DType::bfloat16), DType::float32)}) {
+        w.set_requires_grad(true);
+        const Tensor y =
+            shape.size() == 4 ? conv2d(x, w, {}) : linear(flatten(x), w, Tensor::zeros({16}, device()));
+        backward(y, cast(Tensor::from_host(values(y.shape(), 3), y.shape(), device()), y.dtype()));
+        EXPECT_EQ(w.grad().dtype(), w.dtype());
+        gradients.push_back(cast(cast(w.grad(), DType::bfloat16), DType::float32).to_host<float>());
+      }
+      EXPECT_EQ(gradients[0], gradients[1]) << "the same one, rounded";
+    }
+  }
+}
+
 TEST(Bfloat16, CrossEntropyIsThatOfTheLogitsValues) {
   std::vector<float> losses;
   for (const DType type : {DType::float32, DType::bfloat16}) {
