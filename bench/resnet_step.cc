@@ -113,6 +113,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   try {
     measure(options);
+    if (std::fflush(stdout) != 0) throw Error("standard output cannot be written");
   } catch (const std::exception& error) {
     fmt::print(stderr, "resnet_step: {}\n", error.what());
     return 1;

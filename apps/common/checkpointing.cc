@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "apps/common/standard_output.h"
 #include "nn/state_dict.h"
 
 namespace lockstep::apps {
@@ -96,7 +97,7 @@ void Checkpointing::find() {
     throw Error(fmt::format(
         "--resume: {}: to start at the beginning, empty the folder and leave --resume out", error.what()));
   }
-  for (const std::string& line : found.refused) fmt::print(stderr, "{}: passed over\n", line);
+  for (const std::string& line : found.refused) print_notice(line + ": passed over");
   found_ = std::move(found.checkpoint);
   const Texts there = Json::parse(found_->run.at("options")).get<Texts>();
   std::vector<std::string> all = differences(found_->model, identity_.model);

@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <memory>
 #include <sstream>
+#include <system_error>
+
+#include "apps/common/standard_output.h"
 
 namespace lockstep::apps {
 namespace {
@@ -51,31 +55,44 @@ void use_help_format(CLI::App& app) {
 }
 
 int parse(CLI::App& app, int argc, char** argv) {
+  reserve_standard_streams();
   try {
     app.parse(argc, argv);
     return -1;
   } catch (const CLI::Success& help) {
-    return app.exit(help);
+    std::ostringstream text;
+    const int exit_code = app.exit(help, text, text);
+    return report_errors(app.get_name(), [&] {
+      fmt::print("{}", text.str());
+      return exit_code;
+    });
   } catch (const CLI::ExtrasError&) {
     std::vector<std::string> names;
     for (const CLI::Option* option : app.get_options())
       for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
     const std::string asked = app.remaining().front();
-    fmt::print(stderr, "{}: unknown argument '{}', did you mean '{}'? See --help\n", app.get_name(), asked,
-               nearest_name(asked, names));
+    print_notice(fmt::format("{}: unknown argument '{}', did you mean '{}'? See --help", app.get_name(),
+                             asked, nearest_name(asked, names)));
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "{}: {}. See --help\n", app.get_name(), error.what());
+    print_notice(fmt::format("{}: {}. See --help", app.get_name(), error.what()));
   }
   return kExitUsage;
 }
 
 int report_errors(const std::string& program, const std::function<int()>& work) {
   try {
-    return work();
+    const int exit_code = work();
+    flush_output();
+    return exit_code;
+  } catch (const std::system_error& error) {  // fmt::print's, whose message does not say where to
+    print_notice(fmt::format("{}: {}", program,
+                             std::ferror(stdout) != 0
+                                 ? "standard output: cannot write: " + error.code().message()
+                                 : error.what()));
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}: {}\n", program, error.what());
-    return 1;
+    print_notice(fmt::format("{}: {}", program, error.what()));
   }
+  return 1;
 }
 
 void check_value(bool good, const char* option, double value, const char* wanted) {

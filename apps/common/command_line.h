@@ -18,7 +18,8 @@ void use_help_format(CLI::App& app);
 // Parses the command line. Returns -1 to go on, or the exit code where the program is done (help, bad usage).
 int parse(CLI::App& app, int argc, char** argv);
 
-// Returns what `work` does. What it throws becomes one line on standard error, and exit code 1.
+// Returns what `work` does, when what it printed is written. What it throws, and a standard output that
+// cannot be written, becomes one line on standard error, and exit code 1.
 int report_errors(const std::string& program, const std::function<int()>& work);
 
 // Throws Error: "--momentum is 1: use 0 or more, and less than 1".

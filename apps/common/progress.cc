@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "apps/common/standard_output.h"
+
 namespace lockstep::apps {
 namespace {
 
@@ -55,7 +57,7 @@ void Progress::show(int64_t done, const std::string& figures) {
                   figures, format_seconds(each * static_cast<double>(total_ - done)));
   if (!terminal_) {
     fmt::print("{}{}\n", label_, text);
-    std::fflush(stdout);
+    flush_output();
     return;
   }
   const int columns = terminal_columns();
@@ -69,7 +71,7 @@ void Progress::show(int64_t done, const std::string& figures) {
   }
   // A line that wraps could not be redrawn.
   fmt::print("\r\033[K{:.{}}", label_ + bar + text, columns - 1);
-  std::fflush(stdout);
+  flush_output();
   drawn_ = true;
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common/progress.h"
+#include "apps/common/standard_output.h"
 #include "kernels/check.h"
 
 namespace lockstep::apps {
@@ -31,7 +32,7 @@ void Report::epoch(const EpochResult& result) {
     fmt::print("{:>5} {:>10.4f} {:>9.4f} {:>9.4f} {:>9.3g} {:>8.2f} {:>9.0f} {:>8.1f}%\n", result.epoch,
                result.train_loss, result.train_accuracy, result.test_accuracy, result.learning_rate,
                result.seconds, result.images_per_second, 100 * result.allreduce_share);
-    std::fflush(stdout);
+    flush_output();
   }
   write_json_line(nlohmann::ordered_json{{"epoch", result.epoch},
                                          {"train_loss", result.train_loss},
@@ -52,7 +53,7 @@ void Report::totals(const Totals& totals) {
         totals.steps, totals.images, format_seconds(totals.seconds), totals.images_per_second,
         100 * totals.allreduce_share, static_cast<double>(totals.peak_memory_bytes) / (1 << 20));
     fmt::print("test accuracy {:.4f}\nweights sha256 {}\n", totals.test_accuracy, totals.weights_sha256);
-    std::fflush(stdout);
+    flush_output();
   }
   write_json_line(nlohmann::ordered_json{{"epochs", totals.epochs},
                                          {"steps", totals.steps},

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/common/standard_output.h"
 #include "kernels/check.h"
 #include "nn/finite.h"
 #include "nn/state_dict.h"
@@ -11,7 +12,7 @@ namespace lockstep::apps {
 
 SavedModel load_model(const std::filesystem::path& file_or_folder, const Device& device) {
   const parallel::Weights weights = parallel::read_weights(file_or_folder);
-  for (const std::string& line : weights.refused) fmt::print(stderr, "{}\n", line);
+  for (const std::string& line : weights.refused) print_notice(line);
   SavedModel saved{.file = weights.file, .description = {}, .module = nullptr};
   try {
     const Model model = named_model(weights.model);

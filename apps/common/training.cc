@@ -17,6 +17,7 @@
 #include "apps/common/report.h"
 #include "apps/common/resident_data.h"
 #include "apps/common/settings.h"
+#include "apps/common/standard_output.h"
 #include "core/peer.h"
 #include "core/pool.h"
 #include "core/sha256.h"
@@ -312,14 +313,15 @@ int train(const Options& options, const Model& model) {
     print_model(title(model.description), run.model());
     fmt::print("{}\n", describe_rate(settings, run.steps_an_epoch()));
     if (options.check_lockstep) fmt::print("comparing all replicas after every step\n");
+    flush_output();  // a full disk is told before the first epoch
   }
 
   run.resume();
   for (const EpochResult& result : run.place().results) report.epoch(result);
   while (run.place().epoch < options.epochs) {
     if (!run.epoch()) {
-      fmt::print(stderr, "interrupted after step {} (epoch {}){}\n", run.place().step, run.place().epoch + 1,
-                 checkpoints.how_to_go_on());
+      print_notice(fmt::format("interrupted after step {} (epoch {}){}", run.place().step,
+                               run.place().epoch + 1, checkpoints.how_to_go_on()));
       return kExitInterrupted;
     }
     report.epoch(run.place().results.back());

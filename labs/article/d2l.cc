@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "apps/common/command_line.h"
+#include "apps/common/standard_output.h"
 #include "core/autograd.h"
 #include "kernels/finite.h"
 #include "kernels/softmax.h"
@@ -32,13 +33,10 @@ int main(const char* program, const char* description, const Arguments& defaults
       ->default_str("all");
   app.add_option("--data-dir", arguments.data_dir, "Folder with the Fashion-MNIST files");
   if (const int exit_code = apps::parse(app, argc, argv); exit_code >= 0) return exit_code;
-  try {
+  return apps::report_errors(program, [&] {
     train(arguments);
     return 0;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}: {}\n", program, error.what());
-    return 1;
-  }
+  });
 }
 
 DataIterator::DataIterator(data::DeviceData data, int64_t rows, int64_t batch_size, bool shuffles)
@@ -103,6 +101,7 @@ void print_epoch(int64_t epoch, double loss, double test_accuracy, double second
   if (!std::isfinite(loss))
     throw Error(fmt::format("the loss became {} in epoch {}: use a smaller --lr", loss, epoch));
   fmt::print("epoch {}: loss {:.6f}, test accuracy {:.4f}, {:.1f} s\n", epoch, loss, test_accuracy, seconds);
+  apps::flush_output();
 }
 
 }  // namespace lockstep::d2l
