@@ -81,8 +81,8 @@ using WatchRows = std::function<bool(int64_t rows)>;
 // Right answers over the first `rows` rows of the data's order, in batches of `batch_size`, which are dealt
 // out to the replicas in turn; data[r] is on device r. So every batch is the same computation for every
 // number of replicas, and so is the count, where their buffers are equal (DataParallel::combine_buffers).
-// None where `watch` ended it. Throws where the model has fewer outputs than the data have classes, or a label is
-// no class, and nn::NotFinite, naming the row, where there is no largest output.
+// None where `watch` ended it. Throws where the model has fewer outputs than the data have classes, or a
+// label is no class, and nn::NotFinite, naming the row, where there is no largest output.
 std::optional<int64_t> count_correct(const DataParallel& net, const std::vector<data::DeviceData>& data,
                                      int64_t rows, int64_t batch_size, const WatchRows& watch = nullptr);
 

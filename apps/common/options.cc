@@ -124,7 +124,9 @@ void add_data_options(CLI::App& app, Options& options) {
 
 void add_output_options(CLI::App& app, Options& options) {
   app.add_option("--json", options.json,
-                 "Write a line of JSON an epoch, and one with the totals, to this file.")
+                 "Write lines of JSON to this file: the options, devices and data, then an epoch each, then "
+                 "the totals. "
+                 "- is standard output, where nothing else is printed then.")
       ->group("Output");
   app.add_flag("--quiet", options.quiet, "Print errors only.")->group("Output");
 }
@@ -172,6 +174,7 @@ void fill_defaults(const CLI::App& app, Options& options) {
     const double most = constant ? 0 : static_cast<double>(options.epochs) / kShortestRun;
     options.warmup_epochs = std::min(options.warmup_epochs, most);
   }
+  if (options.json == "-") options.quiet = true;
 }
 
 std::map<std::string, std::string> run_options(const Options& options) {
@@ -203,6 +206,29 @@ std::map<std::string, std::string> run_options(const Options& options) {
   }
   if (options.augment.find("crop") != std::string::npos) all["--crop-padding"] = text(options.crop_padding);
   if (options.augment.find("cutout") != std::string::npos) all["--cutout-size"] = text(options.cutout_size);
+  return all;
+}
+
+std::map<std::string, std::string> all_options(const Options& options) {
+  const auto text = [](const auto& value) { return fmt::format("{}", value); };
+  const auto flag = [](bool set) { return set ? "yes" : "no"; };
+  std::map<std::string, std::string> all = run_options(options);
+  all.insert({{"--devices", text(options.devices)},
+              {"--allreduce", options.allreduce},
+              {"--math", options.math},
+              {"--check-lockstep", flag(options.check_lockstep)},
+              {"--epochs", text(options.epochs)},
+              {"--step-every", text(options.step_every)},
+              {"--step-gamma", text(options.step_gamma)},
+              {"--crop-padding", text(options.crop_padding)},
+              {"--cutout-size", text(options.cutout_size)},
+              {"--data-dir", options.data_dir},
+              {"--checkpoint", options.checkpoint},
+              {"--checkpoint-every", text(options.checkpoint_every)},
+              {"--checkpoint-keep", text(options.checkpoint_keep)},
+              {"--resume", flag(options.resume)},
+              {"--json", options.json},
+              {"--quiet", flag(options.quiet)}});
   return all;
 }
 

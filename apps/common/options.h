@@ -66,5 +66,7 @@ void fill_defaults(const CLI::App& app, Options& options);
 // Not among them: how many devices compute it and with which algorithms (the same up to rounding), where its
 // data lie, and what is printed.
 std::map<std::string, std::string> run_options(const Options& options);
+// Those and all others but the model's.
+std::map<std::string, std::string> all_options(const Options& options);
 
 }  // namespace lockstep::apps

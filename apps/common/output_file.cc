@@ -9,8 +9,18 @@
 #include "kernels/check.h"
 
 namespace lockstep::apps {
+namespace {
+
+void refuse_dash(const std::filesystem::path& path) {
+  if (path == "-")
+    throw Error(
+        "-: is no standard output here, where the program prints what it does: name a file, such as ./-");
+}
+
+}  // namespace
 
 void check_can_be_written(const std::filesystem::path& path) {
+  refuse_dash(path);
   std::error_code unknown;
   if (std::filesystem::is_directory(path, unknown))
     throw Error(fmt::format("{}: is a folder, expected a file to write", path.string()));
@@ -21,6 +31,7 @@ void check_can_be_written(const std::filesystem::path& path) {
 }
 
 void check_other_file(const std::filesystem::path& out, const std::filesystem::path& in) {
+  refuse_dash(out);
   std::error_code not_there;
   if (std::filesystem::equivalent(out, in, not_there))
     throw Error(fmt::format("{}: is the file to read, too: write to another one", out.string()));

@@ -8,20 +8,39 @@
 
 #include "apps/common/progress.h"
 #include "apps/common/standard_output.h"
+#include "apps/common/version.h"
 #include "kernels/check.h"
 
 namespace lockstep::apps {
 
 Report::Report(const std::string& json_path, bool quiet) : json_path_(json_path), quiet_(quiet) {
-  if (json_path.empty()) return;
+  if (json_path.empty() || json_path == "-") return;
   json_.reset(std::fopen(json_path.c_str(), "w"));
   if (!json_) throw Error(fmt::format("--json {}: cannot be written: {}", json_path, std::strerror(errno)));
 }
 
 void Report::write_json_line(const std::string& line) {
+  if (json_path_ == "-") {
+    fmt::print("{}\n", line);
+    flush_output();
+  }
   if (!json_) return;
   if (std::fputs((line + "\n").c_str(), json_.get()) < 0 || std::fflush(json_.get()) != 0)
     throw Error(fmt::format("--json {}: writing failed: {}", json_path_, std::strerror(errno)));
+}
+
+void Report::run(const RunDescription& run) {
+  write_json_line(nlohmann::ordered_json{{"version", version()},
+                                         {"model", run.model},
+                                         {"parameters", run.parameters},
+                                         {"options", run.options},
+                                         {"devices", run.devices},
+                                         {"data",
+                                          {{"folder", run.data_folder},
+                                           {"train_images", run.train_images},
+                                           {"test_images", run.test_images},
+                                           {"sha256", run.data_sha256}}}}
+                      .dump());
 }
 
 void Report::epoch(const EpochResult& result) {

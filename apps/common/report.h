@@ -1,8 +1,10 @@
-// What a training run reports: a row an epoch for people, a line of JSON an epoch for programs.
+// What a training run reports: a row an epoch for people; for programs a line of JSON that tells what run it
+// is, one an epoch, and the totals.
 #pragma once
 
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -29,11 +31,21 @@ struct Totals {
   std::string weights_sha256;
 };
 
+// What two runs must have in common to be compared.
+struct RunDescription {
+  std::map<std::string, std::string> model, options;
+  std::string devices;  // device_summary()
+  int64_t parameters = 0;
+  std::string data_folder, data_sha256;  // of all images and labels that are used
+  int64_t train_images = 0, test_images = 0;
+};
+
 class Report {
  public:
-  // Opens `json_path` (empty: none) for writing at once, so that a path that cannot be written is found
-  // before training. Prints to standard output unless `quiet`.
+  // Opens `json_path` (empty: none; "-": standard output) for writing at once, so that a path that cannot be
+  // written is found before training. Prints to standard output unless `quiet`.
   Report(const std::string& json_path, bool quiet);
+  void run(const RunDescription& run);
   void epoch(const EpochResult& result);
   void totals(const Totals& totals);
 

@@ -234,26 +234,25 @@ class Run {
   Clock::time_point since_;  // when place_.seconds was brought up to date
 };
 
-// The data set, as part of what makes a run: how many images, and the beginning of a SHA-256 over all of
-// them.
-std::string fingerprint(const data::FashionMnist& images) {
+std::string sha256_of(const data::FashionMnist& images) {
   Sha256 digest;
   for (const data::ImageData* part : {&images.train, &images.test}) {
     digest.update(std::as_bytes(std::span(part->images)));
     digest.update(std::as_bytes(std::span(part->labels)));
   }
-  return fmt::format("{} and {} images, sha256 {:.16}", images.train.rows, images.test.rows, digest.hex());
+  return digest.hex();
 }
 
 RunIdentity identity(const Options& options, const Model& model, const data::FashionMnist& images,
-                     const std::vector<Device>& devices) {
+                     const std::string& sha256, const std::vector<Device>& devices) {
   RunIdentity identity{.model = model.description,
                        .options = run_options(options),
                        .machine = {{"--devices", fmt::format("{}", options.devices)},
                                    {"--allreduce", options.allreduce},
                                    {"--math", options.math},
                                    {"the machine", device_summary({devices[0]})}}};
-  identity.options["the data set"] = fingerprint(images);
+  identity.options["the data set"] =
+      fmt::format("{} and {} images, sha256 {:.16}", images.train.rows, images.test.rows, sha256);
   return identity;
 }
 
@@ -294,8 +293,9 @@ int train(const Options& options, const Model& model) {
                             options.batch_size, images.train.rows));
   check_batches(data::batches(images.train.rows, options.batch_size), devices, settings.statistics,
                 model.make, images.train.height, images.train.width);
-  Checkpointing checkpoints(
-      options, options.checkpoint.empty() ? RunIdentity() : identity(options, model, images, devices));
+  const bool compared = !options.checkpoint.empty() || !options.json.empty();
+  const std::string sha256 = compared ? sha256_of(images) : "";
+  Checkpointing checkpoints(options, identity(options, model, images, sha256, devices));
   Report report(options.json, options.quiet);
 
   catch_interrupts(fmt::format(
@@ -316,6 +316,14 @@ int train(const Options& options, const Model& model) {
     flush_output();  // a full disk is told before the first epoch
   }
 
+  report.run({.model = model.description,
+              .options = all_options(options),
+              .devices = device_summary(devices),
+              .parameters = run.model().parameter_count(),
+              .data_folder = folder.string(),
+              .data_sha256 = sha256,
+              .train_images = images.train.rows,
+              .test_images = images.test.rows});
   run.resume();
   for (const EpochResult& result : run.place().results) report.epoch(result);
   while (run.place().epoch < options.epochs) {

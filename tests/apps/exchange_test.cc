@@ -152,5 +152,14 @@ TEST_F(Exchange, RefusesWhatIsNoNumber) {
   EXPECT_FALSE(std::filesystem::exists(path("out")));
 }
 
+TEST_F(Exchange, WritesToFilesAlone) {
+  save("ours", {{"model", "lenet"}});
+  EXPECT_EQ(run({EXPORT, path("ours"), path("theirs")}).exit_code, 0);
+  for (const auto& [program, from] : {std::pair{EXPORT, "ours"}, {IMPORT, "theirs"}}) {
+    EXPECT_NE(refusal({program, path(from), "-"}).find("-: is no standard output here"), std::string::npos);
+    EXPECT_FALSE(std::filesystem::exists("-"));
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::apps

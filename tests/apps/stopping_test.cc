@@ -108,7 +108,7 @@ class StoppingInEvaluation : public TrainingRun {
       nlohmann::json parsed = nlohmann::json::parse(line);
       for (const char* key : {"seconds", "images_per_second", "allreduce_share", "peak_memory_bytes"})
         parsed.erase(key);
-      if (!parsed.contains("program")) lines.push_back(parsed);
+      if (!parsed.contains("version")) lines.push_back(parsed);
     }
     return lines;
   }

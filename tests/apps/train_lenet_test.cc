@@ -3,6 +3,8 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 #include <sstream>
 
 #include "tests/apps/program.h"
@@ -28,10 +30,12 @@ class TrainLenet : public testing::Test {
     return run_program(command, environment);
   }
 
+  // An epoch each, and the totals.
   std::vector<nlohmann::json> json_lines(const std::string& file) const {
     std::ifstream in(path(file));
     std::vector<nlohmann::json> lines;
     for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+    if (!lines.empty()) lines.erase(lines.begin());  // what run it is
     return lines;
   }
 
@@ -77,6 +81,67 @@ TEST_F(TrainLenet, ReportsEpochsAndTotals) {
   EXPECT_EQ(lines[2].at("images"), 2 * kTrainRows)
       << "every row once an epoch, the short last batch included";
   EXPECT_EQ(lines[2].at("weights_sha256").get<std::string>().size(), 64U);
+}
+
+nlohmann::json first_line(const std::string& file) {
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  return nlohmann::json::parse(line);
+}
+
+TEST_F(TrainLenet, JsonBeginsWithWhatTwoRunsAreComparedBy) {
+  ASSERT_EQ(train({"--devices", "2", "--epochs", "1", "--batch-size", "32", "--optimizer", "adam",
+                   "--augment", "crop", "--json", path("run.json")},
+                  {"HOSTCUDA_DEVICES=1"})
+                .exit_code,
+            0);
+  const nlohmann::json run = first_line(path("run.json"));
+  EXPECT_TRUE(std::regex_match(run.at("version").get<std::string>(), std::regex("\\d+\\.\\d+\\.\\d+")));
+  EXPECT_EQ(run.at("model"), (nlohmann::json{{"model", "lenet"}, {"variant", "article"}}));
+  EXPECT_EQ(run.at("parameters"), 44426);
+  EXPECT_TRUE(
+      run.at("devices").get<std::string>().starts_with("2 logical devices that share 1 physical one"));
+  EXPECT_EQ(run.at("data").at("folder"), folder());
+  EXPECT_EQ(run.at("data").at("train_images"), kTrainRows);
+  EXPECT_EQ(run.at("data").at("test_images"), kTestRows);
+  EXPECT_EQ(run.at("options").at("--devices"), "2");
+  EXPECT_EQ(run.at("options").at("--lr"), "0.001") << "what is used, not only what was typed";
+
+  // Every option that --help names, but for those that are told in other words.
+  const std::string help = run_program({TRAIN_LENET, "--help"}).out;
+  const std::regex line("\n  (?:-[a-z],)?(--[a-z-]+)");
+  const std::set<std::string> told{"--help", "--version", "--model", "--recipe"};
+  int found = 0;
+  for (std::sregex_iterator match(help.begin(), help.end(), line), end; match != end; ++match, ++found)
+    EXPECT_TRUE(run.at("options").contains((*match)[1].str()) || told.contains((*match)[1])) << (*match)[1];
+  EXPECT_GT(found, 20);
+
+  // Other data of the same size have another sum.
+  const auto sum = run.at("data").at("sha256").get<std::string>();
+  EXPECT_EQ(sum.size(), 64U);
+  folder_.write("train-labels-idx1-ubyte", idx_labels(Bytes(kTrainRows, 3)));
+  ASSERT_EQ(train({"--epochs", "1", "--batch-size", "32", "--json", path("run.json")}).exit_code, 0);
+  EXPECT_NE(first_line(path("run.json")).at("data").at("sha256"), sum);
+}
+
+TEST_F(TrainLenet, JsonOnStandardOutputIsAllThatIsPrinted) {
+  const std::vector<std::string> arguments{"--epochs", "2", "--batch-size", "32", "--json"};
+  std::vector<std::string> to_file = arguments;
+  to_file.push_back(path("run.json"));
+  ASSERT_EQ(train(to_file).exit_code, 0);
+  std::vector<std::string> to_output = arguments;
+  to_output.emplace_back("-");
+  const Outcome outcome = train(to_output);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_EQ(outcome.error, "");
+  EXPECT_FALSE(std::filesystem::exists("-"));
+  std::istringstream printed(outcome.out);
+  std::vector<nlohmann::json> lines;
+  for (std::string line; std::getline(printed, line);) lines.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(lines.size(), 4U);
+  EXPECT_EQ(lines[0].at("data"), first_line(path("run.json")).at("data"));
+  EXPECT_EQ(lines[3].at("weights_sha256"), json_lines("run.json").back().at("weights_sha256"));
 }
 
 TEST_F(TrainLenet, LearnsASmallTask) {
