@@ -26,7 +26,8 @@ bool has_largest(std::span<const float> logits) {
 
 }  // namespace
 
-std::vector<float> logits_of(nn::Module& module, const data::ImageData& images, const Device& device) {
+std::vector<float> logits_of(nn::Module& module, const data::ImageData& images, const Device& device,
+                             const std::function<void(int64_t images)>& watch) {
   const NoGrad no_grad;
   const DeviceGuard guard(device);
   data::DeviceData resident(images.images, images.labels, images.height, images.width,
@@ -36,6 +37,7 @@ std::vector<float> logits_of(nn::Module& module, const data::ImageData& images, 
   resident.set_order(in_order);
   std::vector<float> all;
   for (int64_t begin = 0; begin < images.rows; begin += kEvaluationBatch) {
+    if (watch) watch(begin);
     const int64_t rows = std::min(kEvaluationBatch, images.rows - begin);
     const Tensor logits = module.forward(resident.batch(begin, rows).x);
     if (logits.shape() != Shape{rows, kClasses})

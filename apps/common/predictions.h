@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,9 @@ inline constexpr int64_t kEvaluationBatch = 100;
 // The logits of all images, [rows, classes] row-major; the module is in evaluation mode. Images are
 // normalised as in training. Throws Error for a module that does not have Fashion-MNIST's classes, and,
 // naming the image, where a logit is NaN or the largest one infinite.
-std::vector<float> logits_of(nn::Module& module, const data::ImageData& images, const Device& device);
+// `watch` is told how many images are done, before each batch.
+std::vector<float> logits_of(nn::Module& module, const data::ImageData& images, const Device& device,
+                             const std::function<void(int64_t images)>& watch = nullptr);
 
 // The class with the largest logit, for each row.
 std::vector<int> predicted_classes(const std::vector<float>& logits);

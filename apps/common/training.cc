@@ -210,7 +210,7 @@ class Run {
   }
 
   [[noreturn]] void throw_not_finite(const std::string& found) const {
-    throw Error(fmt::format("after step {} {}: use a smaller --lr, or --clip-norm{}", place_.step, found,
+    throw Error(fmt::format("after step {} {}: use a smaller --lr or --clip-norm{}", place_.step, found,
                             checkpoints_.how_to_go_back()));
   }
 
