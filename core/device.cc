@@ -17,7 +17,7 @@ namespace lockstep {
 
 struct Device::State {
   State(int logical, int ordinal)
-      : index(logical), physical(ordinal), pool(ordinal, fmt::format("device {}", logical)) {
+      : index(logical), physical(ordinal), pool(ordinal, fmt::format("device {}", logical), stream.get()) {
     cublasHandle_t blas = nullptr;
     LOCKSTEP_CUBLAS(cublasCreate(&blas));
     cublas = Handle<cublasHandle_t, cublasDestroy>(blas);

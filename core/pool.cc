@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
+#include <string_view>
 
 #include "core/device.h"
 #include "kernels/check.h"
@@ -19,6 +21,14 @@ size_t rounded(size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
+bool asked_to_cache() {
+  const char* value = std::getenv("LOCKSTEP_POOL");
+  const std::string_view asked = value == nullptr ? "1" : value;
+  if (asked != "0" && asked != "1")
+    throw Error(fmt::format("LOCKSTEP_POOL is '{}': use 1 (memory is kept for the next tensor) or 0", asked));
+  return asked == "1";
+}
+
 // cudaMalloc must not disturb a capture that is going on in this thread.
 class RelaxedCapture {
  public:
@@ -31,13 +41,15 @@ class RelaxedCapture {
 
 }  // namespace
 
-MemoryPool::MemoryPool(int physical, std::string name) : physical_(physical), name_(std::move(name)) {}
+MemoryPool::MemoryPool(int physical, std::string name, cudaStream_t stream)
+    : physical_(physical), name_(std::move(name)), stream_(stream), caches_(asked_to_cache()) {}
 
 MemoryPool::~MemoryPool() {
   for (const auto& [block, size] : size_of_) (void)cudaFree(block);
 }
 
 void* MemoryPool::take_cached(size_t size) {
+  if (!caches_) return nullptr;
   for (auto* blocks : {&captured_, &cached_}) {
     const auto found = blocks->find(size);
     if (found == blocks->end() || found->second.empty()) continue;
@@ -48,10 +60,20 @@ void* MemoryPool::take_cached(size_t size) {
   return nullptr;
 }
 
+// Where the stream cannot free it (memory of a graph), the whole device is waited for.
+void MemoryPool::free_in_stream(void* block) noexcept {
+  const auto found = size_of_.find(block);
+  statistics_.reserved -= found->second;
+  size_of_.erase(found);
+  if (cudaFreeAsync(block, stream_) == cudaSuccess) return;
+  (void)cudaGetLastError();  // handled: the next check must not find it
+  if (cudaFree(block) != cudaSuccess) (void)cudaGetLastError();
+}
+
 void* MemoryPool::allocate(size_t bytes) {
   if (bytes == 0) return nullptr;
   const std::lock_guard lock(mutex_);
-  const size_t size = rounded(bytes);
+  const size_t size = caches_ ? rounded(bytes) : bytes;
   void* block = take_cached(size);
   if (block == nullptr) {
     const PhysicalDeviceGuard guard(physical_);
@@ -60,6 +82,7 @@ void* MemoryPool::allocate(size_t bytes) {
     if (status == cudaErrorMemoryAllocation && !capturing_) {
       (void)cudaGetLastError();
       trim_locked();
+      if (!caches_) LOCKSTEP_CUDA(cudaStreamSynchronize(stream_));  // for what it is about to free
       status = cudaMalloc(&block, size);
     }
     if (status == cudaErrorMemoryAllocation) {
@@ -85,6 +108,7 @@ void MemoryPool::release(void* block) noexcept {
   const std::lock_guard lock(mutex_);
   const size_t size = size_of_.at(block);
   statistics_.in_use -= size;
+  if (!caches_ && !capturing_) return free_in_stream(block);
   (capturing_ ? captured_ : cached_)[size].push_back(block);
 }
 
@@ -127,7 +151,12 @@ std::vector<void*> MemoryPool::end_capture() {
 
 void MemoryPool::give_back(const std::vector<void*>& blocks) noexcept {
   const std::lock_guard lock(mutex_);
-  for (void* block : blocks) cached_[size_of_.at(block)].push_back(block);
+  for (void* block : blocks) {
+    if (caches_)
+      cached_[size_of_.at(block)].push_back(block);
+    else
+      free_in_stream(block);
+  }
 }
 
 }  // namespace lockstep

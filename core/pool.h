@@ -1,7 +1,11 @@
 // A caching memory pool: what a tensor gives back is handed to the next one of its size, without asking the
 // driver. Reuse is ordered by one stream: a block may be handed out again while the work that used it is
-// still enqueued, because the next user enqueues on the same stream, behind it.
+// still enqueued, because the next user enqueues on the same stream, behind it. With LOCKSTEP_POOL=0 in the
+// environment nothing is rounded or kept: every tensor has an allocation of its own, of its size, freed where
+// the stream comes to its end, so that tools which watch memory (compute-sanitizer, HOSTCUDA_CHECK) see it.
 #pragma once
+
+#include <cuda_runtime.h>
 
 #include <cstddef>
 #include <map>
@@ -20,8 +24,8 @@ struct PoolStatistics {
 
 class MemoryPool {
  public:
-  // Memory of physical device `physical`; `name` ("device 1") is for errors.
-  MemoryPool(int physical, std::string name);
+  // Memory of physical device `physical`, used by work on `stream`; `name` ("device 1") is for errors.
+  MemoryPool(int physical, std::string name, cudaStream_t stream);
   ~MemoryPool();
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
@@ -44,10 +48,13 @@ class MemoryPool {
 
  private:
   void* take_cached(size_t size);
+  void free_in_stream(void* block) noexcept;
   void trim_locked();
 
   const int physical_;
   const std::string name_;
+  const cudaStream_t stream_;
+  const bool caches_;
   mutable std::mutex mutex_;
   std::unordered_map<void*, size_t> size_of_;      // every block, cached or in use
   std::map<size_t, std::vector<void*>> cached_;    // by size, ready to hand out

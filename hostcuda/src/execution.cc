@@ -109,8 +109,8 @@ uint64_t block_in_order(uint64_t i, uint64_t first, uint64_t count) {
   return first + (seed + i * (stride % count)) % count;
 }
 
-// Looks for writes past the end of an allocation that no guard page has caught. Every look reads the slack of
-// all allocations, so large grids get one every few blocks.
+// Looks for writes before an allocation that no guard page has caught. Every look reads what is before all
+// allocations, so large grids get one every few blocks.
 constexpr uint64_t kMemoryChecks = 64;
 
 bool overrun_found(const KernelLaunch& launch, uint64_t blocks_since) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -89,7 +90,8 @@ Description describe(const Fault& fault, const Block* block) {
     case AddressInfo::State::unknown:
       if (!fault.address_known) {  // x86 does not tell
         name("invalid address");
-        std::snprintf(text.details, sizeof text.details, "the address is none that this machine can have");
+        std::snprintf(text.details, sizeof text.details,
+                      "the address is none that this machine can have, or not aligned for the access");
         break;
       }
       name(reinterpret_cast<uintptr_t>(address) < 4096 ? "null pointer" : "invalid address");
@@ -157,6 +159,7 @@ void handle(int signal, siginfo_t* info, void* raw_context) {
 
 bool install() {
   if (!config().checked) return false;
+  setenv("LOCKSTEP_POOL", "0", 0);  // a caching pool would hide where a tensor ends, and that it is gone
   struct sigaction action{};
   action.sa_sigaction = handle;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,16 +18,16 @@ namespace hostcuda {
 namespace {
 
 constexpr size_t kAlignment = 256;
-constexpr unsigned char kCanary = 0xC5;
-constexpr unsigned char kFresh = 0xFF;  // as floats: NaN
-constexpr size_t kQuarantine = 8192;    // freed allocations that stay inaccessible, in checked mode
+constexpr uint32_t kCanary = 0x7FC5C5C5;  // as a float: a NaN that no arithmetic makes
+constexpr unsigned char kFresh = 0xFF;    // as floats: NaN
+constexpr size_t kQuarantine = 8192;      // freed allocations that stay inaccessible, in checked mode
 
 struct Allocation {
   size_t size;
   int device;
   bool live;
-  // Checked mode: the whole pages between the two guard pages. `size` bytes end less than kAlignment before
-  // their end; what is left over holds canaries.
+  // Checked mode: the whole pages between the two guard pages. The allocation is their last `size` bytes;
+  // what is before it holds canaries.
   unsigned char* pages = nullptr;
   size_t page_bytes = 0;
 };
@@ -53,27 +54,39 @@ bool may_touch(const Allocation& allocation, uint64_t mask) {
   return allocation.device == kPinned || (mask >> allocation.device & 1) != 0;
 }
 
-// Guard page, slack, the allocation, slack of less than kAlignment, guard page.
+// From the beginning of a page to `end`.
+void fill_with_canaries(unsigned char* page, const unsigned char* end) {
+  for (; page < end; page += sizeof kCanary)
+    std::memcpy(page, &kCanary, std::min<size_t>(sizeof kCanary, static_cast<size_t>(end - page)));
+}
+
+// The first byte in [page, end) that is no longer a canary's; `end` where all are.
+unsigned char* find_damage(unsigned char* page, unsigned char* end) {
+  for (; page < end; page += sizeof kCanary) {
+    const size_t bytes = std::min<size_t>(sizeof kCanary, static_cast<size_t>(end - page));
+    if (std::memcmp(page, &kCanary, bytes) == 0) continue;
+    for (size_t i = 0; i < bytes; ++i)
+      if (std::memcmp(page + i, reinterpret_cast<const unsigned char*>(&kCanary) + i, 1) != 0)
+        return page + i;
+  }
+  return end;
+}
+
+// Guard page, canaries, the allocation, guard page. The end comes first: an allocation is aligned as its size
+// is.
 void* map_guarded(Allocation& allocation, uint64_t accessible) {
   const size_t page = page_size();
-  const size_t rounded = (allocation.size + kAlignment - 1) / kAlignment * kAlignment;
-  allocation.page_bytes = (rounded + page - 1) / page * page;
+  allocation.page_bytes = (allocation.size + page - 1) / page * page;
   void* mapping = mmap(nullptr, allocation.page_bytes + 2 * page, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) return nullptr;
   allocation.pages = static_cast<unsigned char*>(mapping) + page;
   mprotect(allocation.pages, allocation.page_bytes, PROT_READ | PROT_WRITE);
-  unsigned char* const base = allocation.pages + allocation.page_bytes - rounded;
-  std::memset(allocation.pages, kCanary, allocation.page_bytes);
+  unsigned char* const base = allocation.pages + allocation.page_bytes - allocation.size;
+  fill_with_canaries(allocation.pages, base);
   std::memset(base, kFresh, allocation.size);
   if (!may_touch(allocation, accessible)) mprotect(allocation.pages, allocation.page_bytes, PROT_NONE);
   return base;
-}
-
-// The first byte in [begin, end) that is no longer a canary; `end` where all are.
-unsigned char* find_damage(unsigned char* begin, unsigned char* end) {
-  while (begin != end && *begin == kCanary) ++begin;
-  return begin;
 }
 
 }  // namespace
@@ -195,22 +208,17 @@ std::string find_overruns() {
   for (const auto& [base, allocation] : all.allocations) {
     if (!allocation.live || !may_touch(allocation, all.accessible)) continue;
     unsigned char* const data = reinterpret_cast<unsigned char*>(base);
-    unsigned char* const end = data + allocation.size;
-    unsigned char* const pages_end = allocation.pages + allocation.page_bytes;
-    unsigned char* const before = find_damage(allocation.pages, data);
-    unsigned char* const behind = find_damage(end, pages_end);
-    if (before == data && behind == pages_end) continue;
+    unsigned char* const damage = find_damage(allocation.pages, data);
+    if (damage == data) continue;
     if (found.empty()) {
       char text[160];
-      std::snprintf(text, sizeof text, "wrote %zu bytes %s the allocation of %zu bytes at %p on %s",
-                    static_cast<size_t>(behind != pages_end ? behind - end + 1 : data - before),
-                    behind != pages_end ? "past" : "before", allocation.size, reinterpret_cast<void*>(base),
+      std::snprintf(text, sizeof text, "wrote %zu bytes before the allocation of %zu bytes at %p on %s",
+                    static_cast<size_t>(data - damage), allocation.size, reinterpret_cast<void*>(base),
                     allocation.device == kPinned ? "the host"
                                                  : ("device " + std::to_string(allocation.device)).c_str());
       found = text;
     }
-    std::memset(allocation.pages, kCanary, static_cast<size_t>(data - allocation.pages));
-    std::memset(end, kCanary, static_cast<size_t>(pages_end - end));
+    fill_with_canaries(allocation.pages, data);
   }
   return found;
 }

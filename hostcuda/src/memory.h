@@ -18,7 +18,7 @@ struct AddressInfo {
     unknown,  // not memory of hostcuda
     live,
     freed,
-    guard,  // in a guard page or the slack around the allocation at `base`
+    guard,  // in a guard page of the allocation at `base`, or between that and its start
   };
   State state = State::unknown;
   int device = kPinned;
@@ -29,7 +29,8 @@ struct AddressInfo {
 // For the fault handler too: takes no lock that the faulting thread may hold, and allocates nothing.
 AddressInfo describe_address(const void* address) noexcept;
 
-// At least 256-byte aligned. cudaErrorMemoryAllocation where `device` has not that much left. `bytes` > 0.
+// At least 256-byte aligned; in checked mode as its size is, up to a page. cudaErrorMemoryAllocation where
+// `device` has not that much left. `bytes` > 0.
 cudaError_t allocate_memory(int device, size_t bytes, void** pointer);
 
 // Frees in two steps, so that the memory itself is touched in its stream's order: forget_memory takes the
@@ -46,7 +47,7 @@ size_t memory_in_use(int device);
 
 // Checked mode only. The devices in `mask` (bit d: device d) become accessible, all others inaccessible.
 void set_accessible(uint64_t mask);
-// What an operation has overwritten outside allocations since they were made, in one line; empty: nothing.
+// What an operation has overwritten before allocations since they were made, in one line; empty: nothing.
 // The damage is repaired, so it is reported once.
 std::string find_overruns();
 

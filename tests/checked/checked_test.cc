@@ -149,9 +149,46 @@ TEST_F(Checked, OutOfBoundsAccessIsReported) {
   expect_silence("write_inside");
 }
 
-TEST_F(Checked, AWriteIntoTheSlackOfAnAllocationIsFoundAfterItsBlock) {
-  expect_report("write_in_slack", "cudaErrorIllegalAddress",
-                {"out-of-bounds write", "write_at", "block (1,0,0)", "past the allocation of 240 bytes"});
+TEST_F(Checked, AnAllocationOfAnySizeEndsWhereItsLastByteDoes) {
+  expect_report("write_behind_61", "cudaErrorIllegalAddress",
+                {"out-of-bounds write", "write_at", "block (1,0,0)", "thread (3,0,0)",
+                 "0 bytes past the end of the allocation of 244 bytes"});
+}
+
+TEST_F(Checked, WhatIsReadBeforeAnAllocationIsNaN) {
+  EXPECT_EQ(results("read_before"), Strings{"result: NaN"});
+}
+
+TEST_F(Checked, ATensorEndsWhereItsLastElementDoes) {
+  for (const int elements : {1, 7, 10, 64, 100, 1000})
+    for (const int beyond : {1, 2, 64})
+      for (const std::string access : {"write", "read"}) {
+        const std::string place = std::to_string(4 * (beyond - 1)) +
+                                  " bytes past the end of the allocation of " + std::to_string(4 * elements) +
+                                  " bytes";
+        const std::string name = access + "_at";
+        expect_report("tensor_of_" + std::to_string(elements) + "_" + access + "_at_" +
+                          std::to_string(elements + beyond - 1),
+                      "cudaErrorIllegalAddress",
+                      {"out-of-bounds", access.c_str(), name.c_str(), "block (1,0,0)", "thread (3,0,0)",
+                       place.c_str()});
+      }
+  expect_silence("tensor_of_10_write_at_9");
+  expect_silence("tensor_of_10_read_at_9");
+}
+
+TEST_F(Checked, RowsThatAKernelReachesBeyondAreReported) {
+  expect_report("tensor_rows_without_a_bound", "cudaErrorIllegalAddress",
+                {"out-of-bounds", "centre_rows_without_a_bound", "block (3,0,0)", "thread (127,0,0)",
+                 "108 bytes past the end of the allocation of 1600 bytes"});
+}
+
+TEST_F(Checked, ADeadTensorsMemoryIsNobodyElses) {
+  for (const std::string access : {"write", "read"})
+    expect_report("dead_tensor_" + access, "cudaErrorIllegalAddress",
+                  {"use after free", access.c_str(), "block (1,0,0)", "thread (3,0,0)",
+                   "byte 28 of the freed allocation of 256 bytes"});
+  expect_silence("tensor_used_before_its_death");
 }
 
 TEST_F(Checked, AWritePastDynamicSharedMemoryIsReported) {

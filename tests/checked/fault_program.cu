@@ -3,8 +3,10 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <string>
 #include <vector>
 
+#include "core/tensor.h"
 #include "kernels/launch.cuh"
 
 namespace {
@@ -112,6 +114,15 @@ __global__ void divide(int* out, int divisor) {
   out[threadIdx.x] = 7 / divisor;
 }
 
+// A row a block, each normalised to mean 0; a thread takes a column, also where there is none.
+__global__ void centre_rows_without_a_bound(float* x, int columns) {
+  float* row = x + static_cast<int>(blockIdx.x) * columns;
+  float sum = 0;
+  for (int i = 0; i < columns; ++i) sum += row[i];
+  __syncthreads();
+  row[threadIdx.x] -= sum / static_cast<float>(columns);
+}
+
 float* device_floats(size_t count, bool initialised = true) {
   float* memory = nullptr;
   LOCKSTEP_CUDA(cudaMalloc(&memory, count * sizeof(float)));
@@ -182,7 +193,54 @@ void run_two_streams(bool wait) {
   }
 }
 
+// Faults around tensors, whose memory comes from the device's pool.
+bool run_on_tensors(const std::string& fault) {
+  using lockstep::Tensor;
+  const lockstep::Device device = lockstep::make_devices(1)[0];
+  const auto write = [&](float* memory, long long index) {
+    launch(write_at, 2, 32, 0, device.stream(), memory, index);
+  };
+  if (fault.starts_with(
+          "tensor_of_")) {  // tensor_of_64_write_at_65: its elements, and the one that is touched
+    int elements = 0, index = 0;
+    char access[8] = "";
+    std::sscanf(fault.c_str(), "tensor_of_%d_%7[a-z]_at_%d", &elements, access, &index);
+    const Tensor before = Tensor::zeros({64}, device), x = Tensor::zeros({elements}, device),
+                 after = Tensor::zeros({64}, device), out = Tensor::zeros({1}, device);
+    if (std::string(access) == "write")
+      write(x.data<float>(), index);
+    else
+      launch(read_at, 2, 32, 0, device.stream(), x.data<float>(), static_cast<long long>(index),
+             out.data<float>());
+    return true;
+  }
+  if (fault == "tensor_rows_without_a_bound") {
+    const Tensor x = Tensor::zeros({4, 100}, device), after = Tensor::zeros({4, 100}, device);
+    launch(centre_rows_without_a_bound, 4, 128, 0, device.stream(), x.data<float>(), 100);
+    return true;
+  }
+  if (fault == "dead_tensor_write" || fault == "dead_tensor_read") {
+    float* dead = nullptr;
+    {
+      const Tensor x = Tensor::zeros({64}, device);
+      dead = x.data<float>();
+    }
+    const Tensor other = Tensor::zeros({64}, device);  // a pool gives it the same memory
+    if (fault == "dead_tensor_write")
+      write(dead, 7);
+    else
+      launch(read_at, 2, 32, 0, device.stream(), dead, 7LL, other.data<float>());
+    return true;
+  }
+  if (fault == "tensor_used_before_its_death") {
+    for (int i = 0; i < 3; ++i) write(Tensor::zeros({64}, device).data<float>(), 63);
+    return true;
+  }
+  return false;
+}
+
 void run(const std::string& fault) {
+  if (run_on_tensors(fault)) return;
   if (fault == "static_barrier") return run_reverse(reverse_static<true>);
   if (fault == "static_barrier_missing") return run_reverse(reverse_static<false>);
   if (fault == "dynamic_barrier") return run_reverse(reverse_dynamic<true>);
@@ -194,14 +252,19 @@ void run(const std::string& fault) {
   if (fault == "shuffle_outside_own_mask") return run_on_ints(shuffle_outside_own_mask);
   if (fault == "shuffle_from_ended_lane") return run_on_ints(shuffle_from_ended_lane);
   if (fault == "vote_without_upper_lanes") return run_on_ints(vote_without_upper_lanes);
-  // 64 floats fill 256 bytes, so that a guard page follows at once; after 60 there is slack.
   if (fault == "write_behind") return launch(write_at, 2, 32, 0, nullptr, device_floats(64), 64LL);
-  if (fault == "write_in_slack") return launch(write_at, 2, 32, 0, nullptr, device_floats(60), 61LL);
+  if (fault == "write_behind_61") return launch(write_at, 2, 32, 0, nullptr, device_floats(61), 61LL);
   if (fault == "write_before") return launch(write_at, 2, 32, 0, nullptr, device_floats(64), -1LL);
   if (fault == "write_far") return launch(write_at, 2, 32, 0, nullptr, device_floats(64), 1LL << 40);
   if (fault == "write_inside") return launch(write_at, 2, 32, 0, nullptr, device_floats(64), 63LL);
   if (fault == "read_behind")
     return launch(read_at, 2, 32, 0, nullptr, device_floats(64), 64LL, device_floats(1));
+  if (fault == "read_before") {
+    float* out = device_floats(1);
+    launch(read_at, 2, 32, 0, nullptr, device_floats(64), -1LL, out);
+    std::printf("result: %s\n", std::isnan(first_of(out)) ? "NaN" : "a number");
+    return;
+  }
   if (fault == "null_pointer") return launch(write_at, 2, 32, 0, nullptr, nullptr, 2LL);
   if (fault == "write_behind_shared") return launch(write_shared_at, 2, 32, 64 * sizeof(float), nullptr, 64);
   if (fault == "write_inside_shared") return launch(write_shared_at, 2, 32, 64 * sizeof(float), nullptr, 63);
