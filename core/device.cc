@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "core/handle.h"
+#include "core/no_device.h"
 #include "core/pool.h"
 #include "core/stream.h"
 #include "kernels/check.h"
@@ -111,12 +112,25 @@ void check_labels() {
     for (const Device& device : make_devices(count)) device.check_labels();
 }
 
+std::string why_no_device(cudaError_t status, int driver_version, int runtime_version) {
+  if (status == cudaErrorInsufficientDriver && driver_version != 0)
+    return fmt::format(
+        "the GPU's driver is too old: it supports CUDA {}.{}, this program was built with {}.{}: update the "
+        "driver, or build with that CUDA or with --backend host",
+        driver_version / 1000, driver_version % 1000 / 10, runtime_version / 1000,
+        runtime_version % 1000 / 10);
+  return "found no GPU: check nvidia-smi, or build with --backend host";
+}
+
 int physical_device_count() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver) {
     (void)cudaGetLastError();
-    return 0;
+    int driver = 0, runtime = 0;
+    LOCKSTEP_CUDA(cudaDriverGetVersion(&driver));
+    LOCKSTEP_CUDA(cudaRuntimeGetVersion(&runtime));
+    throw Error(why_no_device(status, driver, runtime));
   }
   LOCKSTEP_CUDA(status);
   return count;
@@ -132,9 +146,6 @@ std::vector<Device> make_devices(int count) {
   if (count > kMaxDevices)
     throw Error(fmt::format("asked for {} devices, at most {} can be made: use fewer", count, kMaxDevices));
   const int physical = physical_device_count();
-  if (physical == 0)
-    throw Error(fmt::format(
-        "asked for {} devices, found no GPU: check nvidia-smi, or build with --backend host", count));
   std::vector<Device> devices;
   for (int i = 0; i < count; ++i) {
     const PhysicalDeviceGuard guard(i % physical);

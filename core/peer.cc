@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -151,13 +152,21 @@ class Staging {
   Half halves_[2];
 };
 
+// By stream, source and destination; never destroyed, like the devices' streams.
+struct Stagings {
+  using Map = std::map<std::tuple<cudaStream_t, int, int>, std::unique_ptr<Staging>>;
+  std::mutex mutex;
+  Map map;
+};
+Stagings& stagings() {
+  static Stagings& all = *new Stagings;
+  return all;
+}
+
 void copy_through_host(std::byte* destination, int destination_device, const std::byte* source,
                        int source_device, size_t bytes, cudaStream_t stream) {
-  using Key = std::tuple<cudaStream_t, int, int>;
-  static auto& stagings = *new std::map<Key, std::unique_ptr<Staging>>;
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
-  auto& staging = stagings[{stream, source_device, destination_device}];
+  const std::lock_guard lock(stagings().mutex);
+  auto& staging = stagings().map[{stream, source_device, destination_device}];
   if (!staging) {
     int stream_device = 0;
     LOCKSTEP_CUDA(cudaStreamGetDevice(stream, &stream_device));
@@ -187,6 +196,17 @@ void peer_copy(void* destination, const Device& destination_device, const void* 
       copy_through_host(static_cast<std::byte*>(destination), to, static_cast<const std::byte*>(source), from,
                         bytes, stream);
       break;
+  }
+}
+
+void free_peer_staging(cudaStream_t stream) noexcept {
+  std::vector<Stagings::Map::node_type> freed;  // outside the lock: a staging has a stream that ends, too
+  const std::lock_guard lock(stagings().mutex);
+  auto& map = stagings().map;
+  for (auto next = map.lower_bound({stream, INT_MIN, INT_MIN});
+       next != map.end() && std::get<0>(next->first) == stream;) {
+    const auto found = next++;
+    freed.push_back(map.extract(found));
   }
 }
 

@@ -26,6 +26,10 @@ PeerRoute peer_route(const Device& source, const Device& destination);
 void peer_copy(void* destination, const Device& destination_device, const void* source,
                const Device& source_device, size_t bytes, cudaStream_t stream);
 
+// Copies on a stream may need memory of their own on the host, which a Stream frees at its end. Afterwards
+// the handle may be that of another stream, on another device.
+void free_peer_staging(cudaStream_t stream) noexcept;
+
 // What people should know, a line for every pair that does not copy directly; empty where all do.
 std::vector<std::string> peer_notes(const std::vector<Device>& devices);
 

@@ -1,13 +1,19 @@
 #include "core/stream.h"
 
+#include "core/peer.h"
 #include "kernels/check.h"
 
 namespace lockstep {
 
+cudaError_t end_stream(cudaStream_t stream) {
+  free_peer_staging(stream);
+  return cudaStreamDestroy(stream);
+}
+
 Stream::Stream() {
   cudaStream_t stream = nullptr;
   LOCKSTEP_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  handle_ = Handle<cudaStream_t, cudaStreamDestroy>(stream);
+  handle_ = Handle<cudaStream_t, end_stream>(stream);
 }
 
 void Stream::synchronize() const {

@@ -7,6 +7,9 @@
 
 namespace lockstep {
 
+// Destroys a stream, with what peer copies on it have allocated.
+cudaError_t end_stream(cudaStream_t stream);
+
 // An in-order queue of device work, made on the current device; it does not synchronise with the legacy
 // default stream.
 class Stream {
@@ -17,7 +20,7 @@ class Stream {
   void synchronize() const;
 
  private:
-  Handle<cudaStream_t, cudaStreamDestroy> handle_;
+  Handle<cudaStream_t, end_stream> handle_;
 };
 
 // A point in a stream, made on the current device. `timed` events can be subtracted; the others are cheaper.

@@ -93,6 +93,7 @@ Tensor Tensor::from_host(const std::vector<T>& values, const Shape& shape, const
   const DeviceGuard guard(device);
   LOCKSTEP_CUDA(cudaMemcpyAsync(result.data<T>(), values.data(), result.bytes(), cudaMemcpyHostToDevice,
                                 device.stream()));
+  device.synchronize();  // the caller may free or change its values now, wherever the driver reads them from
   return result;
 }
 

@@ -55,7 +55,7 @@ class Tensor {
   // Memory from the device's pool, not initialised. Throws for negative dimensions.
   static Tensor empty(const Shape& shape, const Device& device, DType dtype = DType::float32);
   static Tensor zeros(const Shape& shape, const Device& device, DType dtype = DType::float32);
-  // Copies `values` (as many as the shape holds) to the device.
+  // Copies `values` (as many as the shape holds) to the device and waits for it: they may change afterwards.
   template <typename T>
   static Tensor from_host(const std::vector<T>& values, const Shape& shape, const Device& device);
   // Copies to the host and waits for it.

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string>
 
+#include "core/no_device.h"
 #include "core/stream.h"
 #include "kernels/check.h"
 
@@ -38,6 +39,18 @@ TEST(Devices, RefuseNumbersThatCannotBeMade) {
       EXPECT_NE(std::string(error.what()).find(std::to_string(count)), std::string::npos) << error.what();
     }
   }
+}
+
+TEST(Devices, AreMissingForAReasonThatIsNamed) {
+  EXPECT_EQ(why_no_device(cudaErrorNoDevice, 13000, 13000),
+            "found no GPU: check nvidia-smi, or build with --backend host");
+  // Where there is no driver at all, CUDA calls it insufficient.
+  EXPECT_EQ(why_no_device(cudaErrorInsufficientDriver, 0, 13000),
+            "found no GPU: check nvidia-smi, or build with --backend host");
+  EXPECT_EQ(
+      why_no_device(cudaErrorInsufficientDriver, 12020, 13000),
+      "the GPU's driver is too old: it supports CUDA 12.2, this program was built with 13.0: update the "
+      "driver, or build with that CUDA or with --backend host");
 }
 
 TEST(Devices, SummaryNamesTheirNumberAndTheHardware) {

@@ -4,7 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <malloc.h>
+#include <unistd.h>
+
 #include <cstdlib>
+#include <fstream>
 #include <string>
 
 #include "core/stream.h"
@@ -96,6 +100,55 @@ TEST(Peer, EveryByteArrivesOnStreamsOfEitherEnd) {
             << count << " floats, forward " << forward << ", " << on_source;
       }
     }
+  }
+}
+
+// Bytes of this process that are in memory.
+int64_t resident_bytes() {
+  malloc_trim(0);
+  std::ifstream file("/proc/self/statm");
+  int64_t pages = 0, resident = 0;
+  file >> pages >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+TEST(Peer, WhatACopyNeededOnTheHostIsFreedWithItsStream) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer keeps what was freed";
+#endif
+  const std::vector<Device> devices = make_devices(2);
+  const Tensor source = Tensor::zeros({1 << 19}, devices[0]),
+               destination = Tensor::zeros({1 << 19}, devices[1]);
+  for (const Device& device : devices) device.synchronize();
+  const auto copy_on_new_streams = [&] {
+    std::vector<Stream> streams(50);
+    for (const Stream& stream : streams)
+      peer_copy(destination.data<float>(), devices[1], source.data<float>(), devices[0], source.bytes(),
+                stream.get());
+    for (const Stream& stream : streams) stream.synchronize();
+  };
+  copy_on_new_streams();
+  const int64_t before = resident_bytes();
+  for (int round = 0; round < 2; ++round) copy_on_new_streams();
+  // Through the host, a stream has 2 MiB.
+  EXPECT_LE(resident_bytes() - before, 50 << 20);
+}
+
+// Another stream may get the handle of one that is gone, on the other end of the same way.
+TEST(Peer, ANewStreamsCopiesDoNotDependOnOneThatIsGone) {
+  const std::vector<Device> devices = make_devices(2);
+  for (int round = 0; round < 10; ++round) {
+    const std::vector<float> values(3 << 18, static_cast<float>(round + 1));
+    const auto size = static_cast<int64_t>(values.size());
+    const Tensor source = Tensor::from_host(values, {size}, devices[0]);
+    const Tensor destination = Tensor::zeros({size}, devices[1]);
+    devices[1].synchronize();
+    const DeviceGuard guard(devices[static_cast<size_t>(round % 2)]);
+    const Stream stream;
+    peer_copy(destination.data<float>(), devices[1], source.data<float>(), devices[0], source.bytes(),
+              stream.get());
+    stream.synchronize();
+    EXPECT_EQ(destination.to_host<float>(), values) << "round " << round;
   }
 }
 

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include <numeric>
 
 #include "kernels/check.h"
@@ -15,6 +18,17 @@ std::vector<float> counting(int64_t n) {
   std::vector<float> values(static_cast<size_t>(n));
   std::iota(values.begin(), values.end(), 0.0f);
   return values;
+}
+
+// Whatever the device was busy with: a driver may read the caller's memory until the copy is done.
+TEST(Tensor, FromHostHasReadItsValuesWhenItReturns) {
+  const Device device = make_devices(1)[0];
+  const Tensor made = Tensor::empty({1000}, device);  // the pool's memory is there
+  LOCKSTEP_CUDA(cudaLaunchHostFunc(
+      device.stream(), [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }, nullptr));
+  const Tensor tensor = Tensor::from_host(std::vector<float>(1000, 1.0F), {1000}, device);
+  EXPECT_EQ(cudaStreamQuery(device.stream()), cudaSuccess) << "the copy is still to come";
+  (void)cudaGetLastError();
 }
 
 TEST(Tensor, BringsBackWhatWasPutIn) {
