@@ -125,7 +125,7 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   if (weight.dim(1) != input.dim(1))
     throw Error(fmt::format("linear: input {} does not fit weight {}", to_string(input.shape()),
                             to_string(weight.shape())));
-  check_bias("linear", bias, out);
+  if (bias.defined()) check_bias("linear", bias, out);
   check_device("linear", input, weight, "weight");
 
   const Device device = input.device();
@@ -134,16 +134,18 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   const Tensor x = cast(input, type);
   const Tensor w = converted(weight.detach(), type);
   const Tensor sums = product(x, false, w, true);
-  kernels::bias_add(sums.data<float>(), bias.data<float>(), rows, static_cast<int>(out), device.stream());
+  if (bias.defined())
+    kernels::bias_add(sums.data<float>(), bias.data<float>(), rows, static_cast<int>(out), device.stream());
 
   const bool want_dx = x.requires_grad(), want_dw = weight.requires_grad();
   return record("linear", converted(sums, type), {x, weight, bias},
-                [x = x.detach(), w, want_dx, want_dw, w_type = weight.dtype()](const Tensor& dy) {
+                [x = x.detach(), w, want_dx, want_dw, want_db = bias.defined(),
+                 w_type = weight.dtype()](const Tensor& dy) {
                   const DeviceGuard here(x.device());
                   Tensor dx, dw;
                   if (want_dx) dx = converted(product(dy, false, w, false), x.dtype());
                   if (want_dw) dw = converted(product(dy, true, x, false), w_type);
-                  return std::vector<Tensor>{dx, dw, bias_gradient(dy, w.dim(0))};
+                  return std::vector<Tensor>{dx, dw, want_db ? bias_gradient(dy, w.dim(0)) : Tensor()};
                 },
                 {{"input", want_dw ? x : Tensor()}, {"weight", want_dx ? w : Tensor()}});
 }

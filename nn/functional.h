@@ -17,7 +17,7 @@ namespace lockstep::nn {
 // x in another floating-point type, rounded to the nearest; x itself where it has that type.
 Tensor cast(const Tensor& x, DType to);
 
-// y[rows, out] = x[rows, in] w^T + b, with w: [out, in] and b: [out].
+// y[rows, out] = x[rows, in] w^T + b, with w: [out, in] and b: [out] or undefined for none.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
 // x: [batch, height, width, in], weight: [out, kh, kw, in], bias: [out] or undefined for none; y: [batch,

@@ -16,16 +16,17 @@ std::string describe_window(const Window& window, int default_stride) {
 
 }  // namespace
 
-Linear::Linear(int64_t in, int64_t out, const Device& device)
+Linear::Linear(int64_t in, int64_t out, const Device& device, Bias bias)
     : weight_(add_parameter("weight", {out, in}, device, {in, out})),
-      bias_(add_parameter("bias", {out}, device)) {}
+      bias_(bias == Bias::learned ? &add_parameter("bias", {out}, device) : nullptr) {}
 
 Tensor Linear::forward(const Tensor& x) {
-  return linear(x, weight_, bias_);
+  return linear(x, weight_, bias_ != nullptr ? *bias_ : Tensor());
 }
 
 std::string Linear::describe() const {
-  return fmt::format("Linear({} -> {})", weight_.dim(1), weight_.dim(0));
+  return fmt::format("Linear({} -> {}{})", weight_.dim(1), weight_.dim(0),
+                     bias_ == nullptr ? ", no bias" : "");
 }
 
 Conv2d::Conv2d(int64_t in, int64_t out, int kernel, const Device& device, Window window, Bias bias)

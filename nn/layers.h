@@ -6,18 +6,18 @@
 
 namespace lockstep::nn {
 
+enum class Bias { learned, none };
+
 class Linear : public Module {
  public:
-  Linear(int64_t in, int64_t out, const Device& device);
+  Linear(int64_t in, int64_t out, const Device& device, Bias bias = Bias::learned);
   Tensor forward(const Tensor& x) override;
   std::string describe() const override;
 
  private:
   Tensor& weight_;  // [out, in]
-  Tensor& bias_;    // [out]
+  Tensor* bias_;    // [out], or null
 };
-
-enum class Bias { learned, none };
 
 struct Window {
   int stride = 1;

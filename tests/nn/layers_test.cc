@@ -24,6 +24,23 @@ std::vector<float> random_values(int64_t n, uint64_t seed) {
   return values;
 }
 
+TEST(Linear, WithoutABiasIsThatOfABiasOfZeros) {
+  const Device on = make_devices(1)[0];
+  Linear plain(3, 2, on, Bias::none), with(3, 2, on);
+  EXPECT_EQ(plain.describe(), "Linear(3 -> 2, no bias)");
+  ASSERT_EQ(plain.parameters().size(), 1U);
+  const std::vector<float> weights{1, -2, 3, -4, 5, -6};
+  const Tensor weight = Tensor::from_host(weights, {2, 3}, on);
+  plain.parameters()[0].copy_from(weight);
+  with.parameters()[0].copy_from(weight);
+  const Tensor x = Tensor::from_host(std::vector<float>{1, 2, 3, 4, 5, 6}, {2, 3}, on);
+  const Tensor y = plain(x);
+  EXPECT_EQ(y.to_host<float>(), with(x).to_host<float>());
+  backward(y, Tensor::from_host(std::vector<float>{1, 10, 100, 1000}, {2, 2}, on));
+  EXPECT_EQ(plain.parameters()[0].grad().to_host<float>(),
+            (std::vector<float>{401, 502, 603, 4010, 5020, 6030}));
+}
+
 TEST(BatchNorm2d, NormalisesByTheBatchInTrainingAndByRunningStatisticsInEvaluation) {
   BatchNorm2d norm(1, device());
   const Tensor x = Tensor::from_host<float>({1, 2, 3, 6}, {2, 2, 1, 1}, device());  // mean 3, variance 3.5
