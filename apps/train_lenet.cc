@@ -5,25 +5,8 @@
 
 using namespace lockstep;
 
-namespace {
-
-// What the article ran; an option that was typed keeps its value.
-void apply_recipe(const std::string& recipe, const CLI::App& app, apps::Options& options) {
-  const bool article = apps::choose<bool>("--recipe", recipe, {{"default", false}, {"article", true}});
-  if (!article) return;
-  const auto typed = [&app](const char* name) { return app.get_option(name)->count() > 0; };
-  if (!typed("--lr")) options.lr = 0.1;
-  if (!typed("--momentum")) options.momentum = 0;
-  if (!typed("--weight-decay")) options.weight_decay = 0;
-  if (!typed("--schedule")) options.schedule = "constant";
-  if (!typed("--clip-norm")) options.clip_norm = 0;
-}
-
-}  // namespace
-
 int main(int argc, char** argv) {
   apps::ModelDescription description{{"model", "lenet"}, {"variant", "article"}};
-  std::string recipe = "default";
   apps::Program program{
       .name = "train_lenet",
       .about =
@@ -42,14 +25,8 @@ int main(int argc, char** argv) {
            "article: ReLU and max pooling. chapter: 1-20-50 channels, average pooling. classic: sigmoid, "
            "as in 1998.")
         ->group("Model");
-    app.add_option(
-           "--recipe", recipe,
-           "article: --lr 0.1 --momentum 0 --weight-decay 0 --schedule constant --clip-norm 0, as the "
-           "article ran it.")
-        ->group("Training");
   };
-  program.model = [&](const CLI::App& app, apps::Options& options) {
-    apply_recipe(recipe, app, options);
+  program.model = [&](const CLI::App&, apps::Options& options) {
     const apps::Model model = apps::named_model(description);
     if (description["variant"] == "article" && options.init == "normal" && !options.quiet)
       fmt::print(

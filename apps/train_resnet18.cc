@@ -4,7 +4,6 @@
 using namespace lockstep;
 
 int main(int argc, char** argv) {
-  apps::ModelDescription description{{"model", "resnet18"}};
   apps::Program program{
       .name = "train_resnet18",
       .about =
@@ -25,7 +24,5 @@ int main(int argc, char** argv) {
   options.decay_on = "weights";
   options.label_smoothing = 0.1;
   options.augment = "crop+flip";
-  program.add_options = [&](CLI::App& app) { apps::add_model_options(app, description); };
-  program.model = [&](const CLI::App&, apps::Options&) { return apps::named_model(description); };
-  return apps::run(argc, argv, program);
+  return apps::run(argc, argv, program, "resnet18");
 }

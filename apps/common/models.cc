@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "apps/common/command_line.h"
-#include "nn/models/lenet.h"
-#include "nn/models/resnet.h"
 
 namespace lockstep::apps {
 namespace {
@@ -19,21 +18,9 @@ int64_t positive_number(const std::string& text) {
   return error == std::errc() && stopped == end && number >= 1 ? number : 0;
 }
 
-std::shared_ptr<nn::Module> build_lenet(const ModelDescription& model, const Device& device) {
-  const auto variant = choose<nn::LeNet>(
-      "variant", model.at("variant"),
-      {{"article", nn::LeNet::article}, {"chapter", nn::LeNet::chapter}, {"classic", nn::LeNet::classic}});
-  return nn::lenet(variant, device);
-}
-
-std::shared_ptr<nn::Module> build_resnet18(const ModelDescription& model, const Device& device) {
-  const auto stem = choose<nn::ResNetStem>(
-      "stem", model.at("stem"), {{"small", nn::ResNetStem::small}, {"imagenet", nn::ResNetStem::imagenet}});
-  const auto variant = choose<nn::ResNetVariant>(
-      "variant", model.at("variant"),
-      {{"chapter", nn::ResNetVariant::chapter}, {"torchvision", nn::ResNetVariant::torchvision}});
-  return nn::resnet18(positive_number(model.at("classes")), positive_number(model.at("channels")), device,
-                      stem, variant);
+std::vector<NamedModel>& registered() {
+  static std::vector<NamedModel> models;
+  return models;
 }
 
 const NamedModel& find(const std::string& name) {
@@ -58,31 +45,26 @@ void check_option(const std::string& model, const ModelOption& option, const std
 
 }  // namespace
 
+RegisterModel::RegisterModel(NamedModel model) {
+  registered().push_back(std::move(model));
+}
+
 const std::vector<NamedModel>& named_models() {
-  static const std::vector<NamedModel> models{
-      {"lenet",
-       {{"variant",
-         "article",
-         {"article", "chapter", "classic"},
-         "article: ReLU and max pooling. chapter: 1-20-50 channels, average pooling. classic: sigmoid, as in "
-         "1998."}},
-       build_lenet},
-      {"resnet18",
-       {{"stem",
-         "small",
-         {"small", "imagenet"},
-         "small: a 3x3 convolution with stride 1, for small images. imagenet: 7x7 with stride 2, then "
-         "pooling."},
-        {"variant",
-         "chapter",
-         {"chapter", "torchvision"},
-         "chapter: convolutions with biases, plain shortcuts. torchvision: no biases, batch norm in "
-         "shortcuts."},
-        {"classes", "10", {}, "Classes to tell apart."},
-        {"channels", "1", {}, "Channels of an image."}},
-       build_resnet18},
-  };
-  return models;
+  static const std::vector<NamedModel> sorted = [] {
+    std::vector<NamedModel> models = registered();
+    std::sort(models.begin(), models.end(),
+              [](const NamedModel& a, const NamedModel& b) { return a.name < b.name; });
+    for (size_t i = 1; i < models.size(); ++i)
+      if (models[i - 1].name == models[i].name)
+        throw Error(fmt::format(
+            "two files of apps/models call their model '{}': give one of them another name", models[i].name));
+    return models;
+  }();
+  return sorted;
+}
+
+int64_t number(const ModelDescription& model, const std::string& option) {
+  return positive_number(model.at(option));
 }
 
 Model named_model(const ModelDescription& description) {

@@ -30,12 +30,21 @@ struct ModelOption {
 
 struct NamedModel {
   std::string name;
-  std::vector<ModelOption> options;
+  std::vector<ModelOption> options = {};
   std::function<std::shared_ptr<nn::Module>(const ModelDescription& complete, const Device&)> build;
 };
 
-// All of them. A model that is added here can be trained, predicted with, imported and exported.
+// Makes a model known to all programs: it can be trained, predicted with, imported and exported. A constant
+// of this type in a file of apps/models/ is all it takes; every program is linked with all of these files.
+struct RegisterModel {
+  explicit RegisterModel(NamedModel model);
+};
+
+// All of them, by name. Throws where two have the same one.
 const std::vector<NamedModel>& named_models();
+
+// The value of an option that is a number, when a model is built.
+int64_t number(const ModelDescription& complete, const std::string& option);
 
 // The model that description["model"] names. Options that are not there have their defaults; what is no
 // option of the model is ignored, so a file's metadata will do. The result's description is complete, and

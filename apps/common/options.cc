@@ -42,6 +42,10 @@ void add_device_options(CLI::App& app, Options& options) {
 
 void add_training_options(CLI::App& app, Options& options) {
   const char* group = "Training";
+  app.add_option("--recipe", options.recipe,
+                 "default: as said here. article: --lr 0.1 --momentum 0 --weight-decay 0 --schedule constant "
+                 "--clip-norm 0, as the article ran it; what is typed beside it holds.")
+      ->group(group);
   app.add_option("--epochs", options.epochs, "Go through the training images this many times.")->group(group);
   app.add_option("--batch-size", options.batch_size, "Images a step, over all devices together.")
       ->group(group);
@@ -150,6 +154,17 @@ void add_checkpoint_options(CLI::App& app, Options& options) {
       ->group(group);
 }
 
+// What the article ran; an option that was typed keeps its value.
+void apply_recipe(const CLI::App& app, Options& options) {
+  if (!choose<bool>("--recipe", options.recipe, {{"default", false}, {"article", true}})) return;
+  const auto typed = [&app](const char* name) { return app.get_option(name)->count() > 0; };
+  if (!typed("--lr")) options.lr = 0.1;
+  if (!typed("--momentum")) options.momentum = 0;
+  if (!typed("--weight-decay")) options.weight_decay = 0;
+  if (!typed("--schedule")) options.schedule = "constant";
+  if (!typed("--clip-norm")) options.clip_norm = 0;
+}
+
 }  // namespace
 
 void add_options(CLI::App& app, Options& options) {
@@ -163,6 +178,7 @@ void add_options(CLI::App& app, Options& options) {
 }
 
 void fill_defaults(const CLI::App& app, Options& options) {
+  apply_recipe(app, options);
   const auto typed = [&app](const char* name) { return app.get_option(name)->count() > 0; };
   if (options.optimizer == "adam" || options.optimizer == "adamw") {
     if (!typed("--lr")) options.lr = kAdamRate;

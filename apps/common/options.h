@@ -21,6 +21,7 @@ struct Options {
   bool sync_batch_norm = false;
   bool check_lockstep = false;
 
+  std::string recipe = "default";
   int64_t epochs = 10;
   int64_t batch_size = 256;
   std::string init = "kaiming";
@@ -59,7 +60,8 @@ struct Options {
 // Adds them all; those of the model are the program's (apps/common/models.h).
 void add_options(CLI::App& app, Options& options);
 
-// After parsing: options that nobody typed and whose default depends on another one get that default.
+// After parsing: options that nobody typed get what --recipe says, and where their default depends on another
+// one, that default. Throws for an unknown recipe.
 void fill_defaults(const CLI::App& app, Options& options);
 
 // Every option that makes the run what it is, by its name as typed: a run that is resumed must have the same.

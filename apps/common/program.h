@@ -23,7 +23,7 @@ struct Program {
 // Parses the command line and trains. What throws becomes one line on standard error and exit code 1.
 int run(int argc, char** argv, Program program);
 
-// The same for a model without options of its own, whose checkpoints call it `name`.
-int run(int argc, char** argv, Program program, const std::string& name, const parallel::MakeModule& make);
+// The same for the model of this name (apps/models/), with its options.
+int run(int argc, char** argv, Program program, const std::string& model);
 
 }  // namespace lockstep::apps

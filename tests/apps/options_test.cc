@@ -113,7 +113,7 @@ TEST_F(TrainingOptions, AugmentationIsTheSameOnAnyNumberOfPhysicalDevices) {
 }
 
 TEST_F(TrainingOptions, HelpFitsATerminalAndShowsEachOptionOnce) {
-  for (const std::string program : {TRAIN_LENET, TRAIN_RESNET18, TRAIN_MINE}) {
+  for (const std::string program : {TRAIN_LENET, TRAIN_RESNET18, PAGE_PROGRAM}) {
     const Outcome outcome = run_program({program, "--help"});
     EXPECT_EQ(outcome.exit_code, 0);
     std::istringstream lines(outcome.out);

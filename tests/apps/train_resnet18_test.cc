@@ -105,10 +105,10 @@ TEST_F(ABatchThatLeavesOneImage, IsNoneWhereTheWayOutIsTakenOrImagesStayLarge) {
 class YourOwnModel : public TrainingRun {};
 
 TEST_F(YourOwnModel, LearnsWithTheProgramOfThePage) {
-  const Outcome outcome = run(TRAIN_MINE, {"--devices", "2", "--epochs", "20", "--batch-size", "16",
-                                           "--check-lockstep", "--json", path("run.json")});
+  const Outcome outcome = run(PAGE_PROGRAM, {"--devices", "2", "--epochs", "20", "--batch-size", "16",
+                                             "--check-lockstep", "--json", path("run.json")});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
-  EXPECT_NE(outcome.out.find("mine: "), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("page: "), std::string::npos) << outcome.out;
   std::ifstream in(path("run.json"));
   nlohmann::json last;
   for (std::string line; std::getline(in, line);) last = nlohmann::json::parse(line);
@@ -117,8 +117,9 @@ TEST_F(YourOwnModel, LearnsWithTheProgramOfThePage) {
 }
 
 TEST_F(YourOwnModel, HasTheDefaultsOfThePage) {
-  const std::string help = run_program({TRAIN_MINE, "--help"}).out;
-  for (const char* text : {"Trains my network", "--lr FLOAT=0.1 ", "--epochs INT=5 "})
+  const std::string help = run_program({PAGE_PROGRAM, "--help"}).out;
+  for (const char* text :
+       {"Trains my network", "--lr FLOAT=0.1 ", "--epochs INT=5 ", "--recipe TEXT=default "})
     EXPECT_NE(help.find(text), std::string::npos) << help;
 }
 
