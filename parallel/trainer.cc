@@ -8,6 +8,7 @@
 
 #include "core/autograd.h"
 #include "kernels/check.h"
+#include "kernels/elementwise.h"
 #include "kernels/finite.h"
 #include "kernels/softmax.h"
 #include "nn/clip.h"
@@ -62,12 +63,15 @@ Trainer::Trainer(const MakeModule& make, const std::vector<Device>& devices, con
   }
 }
 
-void Trainer::step(const std::vector<data::LabelledBatch>& shards, float learning_rate) {
-  if (static_cast<int64_t>(step_rows_.size()) == kLossSlots) collect();
+// Forward, losses and backward of a batch; the gradients stay where they are, unsummed.
+Trainer::InFlight& Trainer::compute(const std::vector<data::LabelledBatch>& shards) {
+  const bool first = rows_ == 0;  // of its step
+  if (first && static_cast<int64_t>(step_rows_.size()) == kLossSlots) collect();
   const size_t slot = next_slot_;
   next_slot_ = (next_slot_ + 1) % kInFlight;
-  wait_for_step(slot);
+  wait_for_batch(slot);
   InFlight& flight = in_flight_[slot];
+  flight.reduces = false;
   const std::vector<Device>& devices = net_.devices();
 
   std::vector<Tensor> images;
@@ -76,7 +80,7 @@ void Trainer::step(const std::vector<data::LabelledBatch>& shards, float learnin
     images.push_back(shard.x);
     rows += shard.x.dim(0);
   }
-  net_.zero_grad();
+  if (first) net_.zero_grad();
   const std::vector<Tensor> logits = net_.forward(images);
   std::vector<Tensor> losses(shards.size());
   const auto step = static_cast<int64_t>(step_rows_.size());
@@ -84,43 +88,60 @@ void Trainer::step(const std::vector<data::LabelledBatch>& shards, float learnin
     const DeviceGuard guard(devices[r]);
     const Tensor loss = losses_[r].slice(step, step + 1);
     if (!logits[r].defined()) {
-      loss.copy_from(Tensor::zeros({1}, devices[r]));
+      if (first) loss.copy_from(Tensor::zeros({1}, devices[r]));
       continue;
     }
     check_classes(logits[r], shards[r]);
     losses[r] = nn::cross_entropy(logits[r], shards[r].y, nn::Reduction::sum, label_smoothing_);
-    loss.copy_from(losses[r]);
+    if (first)
+      loss.copy_from(losses[r]);
+    else
+      kernels::add_into(loss.data<float>(), losses[r].data<float>(), 1, devices[r].stream());
     count_into(correct_[r], logits[r], shards[r].y);
   }
-  step_rows_.push_back(rows);
-  {
-    const DataParallel::NoSync apart(net_);  // so that the allreduce's time can be taken
-    net_.backward(losses);
-  }
+  rows_ += rows;
+  const DataParallel::NoSync apart(net_);  // also of the last batch: so the allreduce's time can be taken
+  net_.backward(losses);
+  return flight;
+}
+
+void Trainer::record_done(InFlight& flight) {
+  for (size_t r = 0; r < net_.devices().size(); ++r) flight.done[r].record(net_.devices()[r].stream());
+  flight.pending = true;
+}
+
+void Trainer::accumulate(const std::vector<data::LabelledBatch>& shards) {
+  record_done(compute(shards));
+}
+
+void Trainer::step(const std::vector<data::LabelledBatch>& shards, float learning_rate) {
+  const std::vector<Device>& devices = net_.devices();
+  InFlight& flight = compute(shards);
+  flight.reduces = true;
   flight.reduce_begin.record(devices[0].stream());
   net_.reduce();
   flight.reduce_end.record(devices[0].stream());
 
-  const float gradient_scale = 1.0f / static_cast<float>(rows);
+  const float gradient_scale = 1.0f / static_cast<float>(rows_);
   if (max_gradient_norm_ != 0)
     for (const Tensor& arena : net_.gradients().arenas())
       nn::clip_gradient_norm(arena, max_gradient_norm_, gradient_scale);
   optimizers_.step(learning_rate, gradient_scale);
-  for (size_t r = 0; r < devices.size(); ++r) flight.done[r].record(devices[r].stream());
-  flight.pending = true;
+  step_rows_.push_back(std::exchange(rows_, 0));
+  record_done(flight);
 }
 
-void Trainer::wait_for_step(size_t slot) {
+void Trainer::wait_for_batch(size_t slot) {
   InFlight& flight = in_flight_[slot];
   if (!flight.pending) return;
   for (const Event& done : flight.done) done.synchronize();
-  if (net_.devices().size() > 1)
+  if (flight.reduces && net_.devices().size() > 1)
     gathered_.allreduce_seconds += flight.reduce_end.milliseconds_since(flight.reduce_begin) / 1e3;
   flight.pending = false;
 }
 
 void Trainer::collect() {
-  for (size_t slot = 0; slot < kInFlight; ++slot) wait_for_step((next_slot_ + slot) % kInFlight);
+  for (size_t slot = 0; slot < kInFlight; ++slot) wait_for_batch((next_slot_ + slot) % kInFlight);
   for (const Device& device : net_.devices()) device.check_labels();
   const size_t steps = step_rows_.size();
   std::vector<double> sums(steps, 0.0);
@@ -140,6 +161,10 @@ void Trainer::collect() {
 }
 
 Trainer::Report Trainer::report() {
+  if (rows_ > 0)
+    throw Error(fmt::format(
+        "Trainer: asked for a report in the middle of a step, of which {} rows are done: step() ends it",
+        rows_));
   collect();
   return std::exchange(gathered_, Report{});
 }

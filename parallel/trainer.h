@@ -1,6 +1,6 @@
 // Data-parallel training, a step at a time: every replica computes the summed loss of its shard and goes back
 // through it, the gradients are summed over the replicas, and every replica applies the same update, divided
-// once by the rows of the whole batch. Nothing here waits for a device, except to stay two steps ahead at
+// once by the rows of the whole batch. Nothing here waits for a device, except to stay two batches ahead at
 // most.
 #pragma once
 
@@ -29,11 +29,17 @@ class Trainer {
   // One replica a device, made by `make`, with the values of replica 0 (DataParallel).
   Trainer(const MakeModule& make, const std::vector<Device>& devices, const TrainerSettings& settings);
 
-  // One step on a batch that is split into a shard a device (some may be empty, but not all). Throws before
+  // One step on a batch that is split into a shard per device (some may be empty, but not all). Throws before
   // a weight changes where the model has fewer outputs than the data have classes.
   void step(const std::vector<data::LabelledBatch>& shards, float learning_rate);
 
-  // What happened since the last report: waits for the steps so far. Throws where a label was no class.
+  // Adds a batch, split likewise, to the next step, which then is one on the rows of both: their summed
+  // gradients, divided by all rows, after one allreduce. So a step can have more rows than fit into memory.
+  // Only batch norm sees the difference, as it normalises each batch by itself.
+  void accumulate(const std::vector<data::LabelledBatch>& shards);
+
+  // What happened since the last report: waits for the steps so far. Throws where a label was no class, and
+  // between accumulate() and step().
   struct Report {
     std::vector<double> losses;    // the mean loss of each step, with label smoothing where that is set
     int64_t rows = 0;              // rows seen
@@ -53,25 +59,31 @@ class Trainer {
   static constexpr size_t kInFlight = 2;
   static constexpr int64_t kLossSlots = 1024;
 
-  void wait_for_step(size_t slot);
+  struct InFlight;
+
+  InFlight& compute(const std::vector<data::LabelledBatch>& shards);
+  void record_done(InFlight& flight);
+  void wait_for_batch(size_t slot);
   void collect();
 
   DataParallel net_;
   ReplicaOptimizers optimizers_;
   float label_smoothing_, max_gradient_norm_;
 
-  // A step in flight: when it is over on each device, and the allreduce's start and end on device 0.
+  // A batch in flight: when it is over on each device, and, where it ends a step, the allreduce's start and
+  // end on device 0.
   struct InFlight {
     std::vector<Event> done;
     Event reduce_begin, reduce_end;
-    bool pending = false;
+    bool pending = false, reduces = false;
   };
   std::vector<InFlight> in_flight_;
   size_t next_slot_ = 0;
 
   std::vector<Tensor> losses_;      // a device: the summed loss of its shard, a slot a step
   std::vector<Tensor> correct_;     // a device: right answers since the last report
-  std::vector<int64_t> step_rows_;  // rows of each step that has a loss slot
+  std::vector<int64_t> step_rows_;  // rows of each step that is done and has a loss slot
+  int64_t rows_ = 0;                // accumulated for the next step
   Report gathered_;
 };
 

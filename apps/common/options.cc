@@ -47,7 +47,12 @@ void add_training_options(CLI::App& app, Options& options) {
                  "--clip-norm 0, as the article ran it; what is typed beside it holds.")
       ->group(group);
   app.add_option("--epochs", options.epochs, "Go through the training images this many times.")->group(group);
-  app.add_option("--batch-size", options.batch_size, "Images a step, over all devices together.")
+  app.add_option("--batch-size", options.batch_size,
+                 "Images that are computed at once, over all devices together.")
+      ->group(group);
+  app.add_option("--accumulate", options.accumulate,
+                 "A step sums the gradients of this many batches: as one of so many times --batch-size, "
+                 "without its memory.")
       ->group(group);
   app.add_option("--init", options.init, "How weights start: kaiming, xavier or normal (deviation 0.01).")
       ->group(group);
@@ -88,8 +93,8 @@ void add_rate_options(CLI::App& app, Options& options) {
          fmt::format("Learning rate: how far a step goes. Default with adam and adamw: {}.", kAdamRate))
       ->group(group);
   app.add_option("--lr-scale", options.lr_scale,
-                 fmt::format("linear: --lr times --batch-size / {}, for batches of another size. none: as it "
-                             "is.",
+                 fmt::format("linear: --lr times the images of a step / {}, for steps of another size. none: "
+                             "as it is.",
                              options.base_batch))
       ->group(group);
   app.add_option("--schedule", options.schedule,
@@ -215,6 +220,7 @@ std::map<std::string, std::string> run_options(const Options& options) {
       {"--sync-batch-norm", options.sync_batch_norm ? "yes" : "no"},
       {"--limit", options.limit == 0 ? "all" : text(options.limit)},
   };
+  if (options.accumulate != 1) all["--accumulate"] = text(options.accumulate);
   if (options.schedule == "cosine") all["--epochs"] = text(options.epochs);  // else it may simply go on
   if (options.schedule == "step") {
     all["--step-every"] = text(options.step_every);

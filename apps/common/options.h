@@ -24,6 +24,7 @@ struct Options {
   std::string recipe = "default";
   int64_t epochs = 10;
   int64_t batch_size = 256;
+  int64_t accumulate = 1;  // batches a step
   std::string init = "kaiming";
   uint64_t seed = 0;
   double label_smoothing = 0;

@@ -19,6 +19,7 @@ void check_counts(const Options& options) {
   };
   at_least_1("--devices", options.devices);
   at_least_1("--batch-size", options.batch_size);
+  at_least_1("--accumulate", options.accumulate);
   at_least_1("--epochs", options.epochs);
   at_least_1("--step-every", options.step_every);
   check_value(options.limit >= 0, "--limit", static_cast<double>(options.limit), "1 or more");
@@ -110,7 +111,8 @@ int64_t warmup_steps(const Settings& settings, int64_t steps_an_epoch) {
 
 double scaled_rate(const Options& options) {
   const bool linear = choose<bool>("--lr-scale", options.lr_scale, {{"none", false}, {"linear", true}});
-  return linear ? nn::scaled_rate(options.lr, options.batch_size, options.base_batch) : options.lr;
+  const double rate = options.lr * static_cast<double>(options.accumulate);  // where it is scaled
+  return linear ? nn::scaled_rate(rate, options.batch_size, options.base_batch) : options.lr;
 }
 
 }  // namespace

@@ -63,7 +63,8 @@ class Run {
       : options_(options),
         settings_(settings),
         data_(std::move(data)),
-        batches_(data::batches(data_.train_rows(), options.batch_size)),
+        steps_(data::batches(data_.train_rows(),
+                             std::min(options.accumulate * options.batch_size, data_.train_rows()))),
         trainer_(make_model, devices,
                  {.make_optimizer = settings.make_optimizer,
                   .algorithm = settings.allreduce,
@@ -80,7 +81,7 @@ class Run {
   }
 
   const nn::Module& model() const { return *trainer_.replicas()[0]; }
-  int64_t steps_an_epoch() const { return static_cast<int64_t>(batches_.size()); }
+  int64_t steps_an_epoch() const { return static_cast<int64_t>(steps_.size()); }
   const Place& place() const { return place_; }
 
   // Where --resume asks for it, goes to the place of the newest checkpoint.
@@ -171,9 +172,12 @@ class Run {
   }
 
   void step() {
-    const data::Batch& rows = batches_[static_cast<size_t>(place_.position)];
+    const data::Batch& rows = steps_[static_cast<size_t>(place_.position)];
     const double rate = rate_of(place_.epoch * steps_an_epoch() + place_.position);
-    trainer_.step(data_.shards(rows, settings_.augmentation), static_cast<float>(rate));
+    data::Batch batch{rows.begin, std::min(rows.begin + options_.batch_size, rows.end)};
+    for (; batch.end < rows.end; batch = {batch.end, std::min(batch.end + options_.batch_size, rows.end)})
+      trainer_.accumulate(data_.shards(batch, settings_.augmentation));
+    trainer_.step(data_.shards(batch, settings_.augmentation), static_cast<float>(rate));
     ++place_.position;
     ++place_.step;
     place_.images += rows.end - rows.begin;
@@ -227,7 +231,7 @@ class Run {
   const Options& options_;
   const Settings& settings_;
   ResidentData data_;
-  std::vector<data::Batch> batches_;
+  std::vector<data::Batch> steps_;  // the rows of each
   parallel::Trainer trainer_;
   Checkpointing& checkpoints_;
   Place place_;
@@ -291,6 +295,10 @@ int train(const Options& options, const Model& model) {
   if (options.batch_size > images.train.rows)
     throw Error(fmt::format("--batch-size is {}, but there are {} training images: use at most that",
                             options.batch_size, images.train.rows));
+  if (const auto batches = static_cast<int64_t>(data::batches(images.train.rows, options.batch_size).size());
+      options.accumulate > batches)
+    throw Error(fmt::format("--accumulate is {}, but there are {} batches of {} images: use at most that",
+                            options.accumulate, batches, options.batch_size));
   check_batches(data::batches(images.train.rows, options.batch_size), devices, settings.statistics,
                 model.make, images.train.height, images.train.width);
   const bool compared = !options.checkpoint.empty() || !options.json.empty();

@@ -2,8 +2,8 @@
 """What accuracy PyTorch reaches with the recipe that train_lenet uses by default: the mark ours is held against.
 
 Kaiming initialisation (normal, fan-in, gain sqrt(2); biases zero), inputs standardised by the training pixels'
-mean and deviation, SGD with momentum 0.9, Nesterov and weight decay 5e-4 on every parameter, one epoch of linear
-warm-up, then a cosine to 0.
+mean and deviation, SGD with momentum 0.9, Nesterov and weight decay 5e-4 on every parameter, gradients clipped to
+a norm of 0.5, linear warm-up in one epoch or a fifth of all, then a cosine to 0.
 A JSON line an epoch, and one at the end.
 """
 
@@ -43,9 +43,10 @@ def initialise(model, init):
 
 
 def rate(step, steps_per_epoch, epochs, peak):
-    if step < steps_per_epoch:
-        return peak * (step + 1) / steps_per_epoch
-    progress = (step - steps_per_epoch) / (steps_per_epoch * (epochs - 1))
+    warmup = round(min(1, epochs / 5) * steps_per_epoch)
+    if step < warmup:
+        return peak * (step + 1) / warmup
+    progress = (step - warmup + 1) / (steps_per_epoch * epochs - warmup + 1)
     return peak * 0.5 * (1 + math.cos(math.pi * progress))
 
 
@@ -62,7 +63,8 @@ def main():
     parser.add_argument(
         "--init", default="kaiming_normal", choices=("kaiming_normal", "kaiming_uniform", "xavier_uniform", "normal")
     )
-    parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--lr", type=float, default=0.15)
+    parser.add_argument("--clip-norm", type=float, default=0.5, help="0: none")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--seed", type=int, default=0)
@@ -96,6 +98,8 @@ def main():
             logits = model(train[rows])
             loss = nn.functional.cross_entropy(logits, labels[rows])
             loss.backward()
+            if options.clip_norm:
+                nn.utils.clip_grad_norm_(model.parameters(), options.clip_norm)
             optimizer.step()
             total += loss.item() * len(rows)
             right += int((logits.argmax(1) == labels[rows]).sum())

@@ -247,6 +247,7 @@ TEST_F(Checkpoints, AreOfOneRun) {
   const std::vector<std::pair<Given, std::string>> others{
       {{{"--lr", "0.2"}}, "--lr is 0.15 there and 0.2 here"},
       {{{"--batch-size", "8"}}, "--batch-size is 16 there and 8 here"},
+      {{{"--accumulate", "2"}}, "--accumulate is not set there and 2 here"},
       {{{"--epochs", "4"}}, "--epochs is 3 there and 4 here"},
       {{{"--schedule", "step"}}, "--schedule is cosine there and step here"},
       {{{"--warmup-epochs", "2"}}, "--warmup-epochs is 0.6 there and 2 here"},
@@ -273,7 +274,11 @@ TEST_F(Checkpoints, AreOfOneRun) {
 
 // Whoever adds an option decides here whether a resumed run must have the same.
 TEST_F(Checkpoints, KnowEveryOptionThatMakesTheRun) {
-  EXPECT_EQ(run(Given{{"--schedule", "step"}, {"--augment", "crop+cutout"}, {"--epochs", "1"}} + saving())
+  EXPECT_EQ(run(Given{{"--schedule", "step"},
+                      {"--augment", "crop+cutout"},
+                      {"--epochs", "1"},
+                      {"--accumulate", "2"}} +
+                saving())
                 .exit_code,
             0);
   std::set<std::string> known;

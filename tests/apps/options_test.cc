@@ -33,6 +33,7 @@ TEST_F(TrainingOptions, EachChangesTheWeights) {
            {"--schedule", "step", "--step-every", "1", "--step-gamma", "0.5"},
            {"--warmup-epochs", "1"},
            {"--label-smoothing", "0.1"},
+           {"--accumulate", "2"},
            {"--clip-norm", "0.1"},
            {"--clip-norm", "0"},
            {"--augment", "crop"},
@@ -60,7 +61,7 @@ TEST_F(TrainingOptions, DefaultsDependOnTheOptimizerAndTheSchedule) {
 TEST_F(TrainingOptions, LinearScalingIsTheRateTimesTheBatchOverItsBase) {
   // 32 over train_lenet's 256, which its help names.
   EXPECT_EQ(sha256({"--lr-scale", "linear", "--lr", "0.5"}), sha256({"--lr", "0.0625"}));
-  EXPECT_NE(run_program({TRAIN_LENET, "--help"}).out.find("--batch-size / 256"), std::string::npos);
+  EXPECT_NE(run_program({TRAIN_LENET, "--help"}).out.find("images of a step / 256"), std::string::npos);
   // It comes with a warm-up.
   EXPECT_EQ(sha256({"--lr-scale", "linear", "--schedule", "constant", "--lr", "0.5"}),
             sha256({"--schedule", "constant", "--warmup-epochs", "0.4", "--lr", "0.0625"}));
@@ -75,6 +76,32 @@ TEST_F(TrainingOptions, WarmUpTakesAFifthOfAShortRun) {
   EXPECT_EQ(sha256({}), sha256({"--warmup-epochs", "0.4"}));  // of two epochs
   EXPECT_EQ(sha256({}, "7"), sha256({"--warmup-epochs", "1"}, "7"));
   EXPECT_NE(sha256({}, "7"), sha256({"--warmup-epochs", "1.4"}, "7"));
+}
+
+TEST_F(TrainingOptions, AccumulatedBatchesAreStepsOfTheirSum) {
+  // 150 images: with 96 a step one of 96 and one of 54, the same up to rounding. So one step, or the losses
+  // of the same weights at its start and those after it.
+  const auto lines = [&](const std::vector<std::string>& arguments) {
+    std::vector<std::string> all{"--epochs", "2", "--devices", "2"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    return report(TRAIN_LENET, all);
+  };
+  const auto whole = lines({"--batch-size", "96", "--lr-scale", "linear"});
+  for (const auto& [batch, accumulate] : {std::pair{"48", "2"}, {"32", "3"}, {"24", "4"}}) {
+    const auto parts = lines({"--batch-size", batch, "--accumulate", accumulate, "--lr-scale", "linear"});
+    EXPECT_EQ(parts.back().at("steps"), 4) << accumulate;
+    EXPECT_EQ(parts.back().at("images"), 300) << accumulate;
+    for (size_t epoch = 0; epoch < 2; ++epoch) {
+      const double loss = whole[epoch].at("train_loss");
+      EXPECT_NEAR(parts[epoch].at("train_loss"), loss, 1e-5 * loss) << accumulate;
+      EXPECT_EQ(parts[epoch].at("learning_rate"), whole[epoch].at("learning_rate")) << accumulate;
+    }
+  }
+  EXPECT_EQ(sha256({"--accumulate", "1"}), sha256({}));
+  const Outcome refused = run(TRAIN_LENET, {"--batch-size", "96", "--accumulate", "3"});
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_EQ(refused.error,
+            "train_lenet: --accumulate is 3, but there are 2 batches of 96 images: use at most that\n");
 }
 
 TEST_F(TrainingOptions, TheRateIsReportedAndLowAtTheEndOfEveryRun) {
@@ -136,6 +163,9 @@ TEST_F(TrainingOptions, ValuesThatCannotBeAreRefusedBeforeAnythingIsRead) {
       {{"--decay-on", "weihgts"}, "did you mean 'weights'"},
       {{"--lr-scale", "liner"}, "did you mean 'linear'"},
       {{"--schedule", "stpe"}, "did you mean 'step'"},
+      {{"--accumulate", "0"}, "--accumulate is 0"},
+      {{"--accumulate", "-3"}, "--accumulate is -3"},
+      {{"--accumulate", "1.5"}, "--accumulate"},
       {{"--warmup-epochs", "-1"}, "--warmup-epochs is -1"},
       {{"--warmup-epochs", "inf"}, "--warmup-epochs is inf"},
       {{"--warmup-epochs", "2", "--epochs", "2"},

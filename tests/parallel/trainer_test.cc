@@ -69,16 +69,27 @@ struct Training {
     trainer.net().broadcast();
   }
 
-  // A step on the first `rows` rows.
-  void step(int64_t rows = kRows, float learning_rate = kSettings.learning_rate) {
+  // Rows [begin, begin + rows), a shard per device.
+  std::vector<data::LabelledBatch> shards(int64_t begin, int64_t rows) const {
     std::vector<data::LabelledBatch> shards;
-    int64_t begin = 0;
     const std::vector<int64_t> sizes = split_sizes(rows, static_cast<int>(devices.size()));
     for (size_t r = 0; r < devices.size(); ++r) {
       shards.push_back(data[r].batch(begin, sizes[r]));
       begin += sizes[r];
     }
-    trainer.step(shards, learning_rate);
+    return shards;
+  }
+
+  // A step on the first `rows` rows.
+  void step(int64_t rows = kRows, float learning_rate = kSettings.learning_rate) {
+    trainer.step(shards(0, rows), learning_rate);
+  }
+
+  // A step on batches of these sizes, from row 0 on.
+  void accumulated_step(const std::vector<int64_t>& parts) {
+    int64_t begin = 0;
+    for (size_t i = 0; i + 1 < parts.size(); begin += parts[i++]) trainer.accumulate(shards(begin, parts[i]));
+    trainer.step(shards(begin, parts.back()), kSettings.learning_rate);
   }
 
   std::vector<std::vector<float>> weights(size_t replica = 0) const {
@@ -209,6 +220,56 @@ TEST(Trainer, ReportsTheMeanLossOfEveryStepAndCountsRows) {
   // The same rows again and again are learnt by heart.
   EXPECT_LT(report.losses[4], report.losses[0]);
   EXPECT_TRUE(training.trainer.report().losses.empty());
+}
+
+// Parts of a step, as numbers of rows: what they make must not depend on them.
+TEST(Trainer, AccumulatedBatchesAreOneStepOnAllTheirRows) {
+  for (int k = 1; k <= 3; ++k) {
+    Training whole(k);
+    for (int i = 0; i < 2; ++i) whole.step();
+    const auto expected = whole.weights();
+    const Trainer::Report wanted = whole.trainer.report();
+    double largest = 0;
+    for (const auto& values : expected)
+      for (const float value : values) largest = std::max(largest, std::abs(static_cast<double>(value)));
+    for (const std::vector<int64_t>& parts : std::vector<std::vector<int64_t>>{
+             {kRows - 8, 8}, {10, 10, kRows - 20}, {kRows - 1, 1}, {1, 1, kRows - 2}}) {
+      Training training(k);
+      for (int i = 0; i < 2; ++i) training.accumulated_step(parts);
+      for (int r = 1; r < k; ++r)
+        EXPECT_EQ(training.weights(static_cast<size_t>(r)), training.weights(0)) << "replica " << r;
+      const auto weights = training.weights();
+      double difference = 0;
+      for (size_t p = 0; p < weights.size(); ++p)
+        for (size_t i = 0; i < weights[p].size(); ++i)
+          difference = std::max(difference, std::abs(static_cast<double>(weights[p][i]) - expected[p][i]));
+      // Two steps, each as far apart as one on another number of devices.
+      EXPECT_LE(difference, 2e-6 * largest) << k << " devices, " << parts.size() << " parts";
+      const Trainer::Report report = training.trainer.report();
+      ASSERT_EQ(report.losses.size(), 2U);
+      for (size_t i = 0; i < 2; ++i)
+        EXPECT_NEAR(report.losses[i], wanted.losses[i], 1e-5 * wanted.losses[i]) << "step " << i;
+      EXPECT_EQ(report.rows, 2 * kRows);
+      EXPECT_EQ(report.correct, wanted.correct);
+    }
+  }
+}
+
+TEST(Trainer, HasNoReportInTheMiddleOfAStep) {
+  Training training(2);
+  training.trainer.accumulate(training.shards(0, 4));
+  EXPECT_EQ(error_of([&] { training.trainer.report(); }),
+            "Trainer: asked for a report in the middle of a step, of which 4 rows are done: step() ends it");
+  training.trainer.step(training.shards(4, 4), 0.1F);
+  EXPECT_EQ(training.trainer.report().losses.size(), 1U);
+}
+
+TEST(Trainer, AccumulatesMoreBatchesThanItHasSlotsFor) {
+  Training training(1);
+  training.accumulated_step(std::vector<int64_t>(kRows, 1));
+  for (int i = 0; i < 1024; ++i) training.step(1);
+  training.accumulated_step({1, 1});
+  EXPECT_EQ(training.trainer.report().losses.size(), 1026U);
 }
 
 TEST(Trainer, ReportsMoreStepsThanItHasSlotsFor) {
