@@ -132,7 +132,7 @@ int physical_device_count() {
     LOCKSTEP_CUDA(cudaRuntimeGetVersion(&runtime));
     throw Error(why_no_device(status, driver, runtime));
   }
-  LOCKSTEP_CUDA(status);
+  if (status != cudaSuccess) detail::throw_cuda(status, "cudaGetDeviceCount(&count)", __FILE__, __LINE__);
   return count;
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 
 namespace lockstep {
 namespace {
@@ -29,14 +30,25 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-std::string nearest_name(const std::string& name, const std::vector<std::string>& valid) {
-  return *std::ranges::min_element(valid, {}, [&](const std::string& v) { return edit_distance(name, v); });
+std::optional<std::string> near_name(const std::string& name, const std::vector<std::string>& valid) {
+  const std::string* nearest = nullptr;
+  size_t fewest =
+      std::max<size_t>(1, std::ranges::count_if(name, [](unsigned char c) { return std::isalpha(c); }) / 3) +
+      1;
+  for (const std::string& v : valid)
+    if (const size_t edits = edit_distance(name, v); edits < fewest) {
+      nearest = &v;
+      fewest = edits;
+    }
+  return nearest == nullptr ? std::nullopt : std::optional(*nearest);
 }
 
 Error unknown_name(const std::string& option, const std::string& name,
                    const std::vector<std::string>& valid) {
-  return Error(fmt::format("{}: unknown name '{}', did you mean '{}'? ({})", option, name,
-                           nearest_name(name, valid), fmt::join(valid, ", ")));
+  const std::optional<std::string> near = near_name(name, valid);
+  return Error(fmt::format(
+      "{}: unknown name '{}'{} ({})", option, name,
+      near ? fmt::format(", did you mean '{}'?", *near) : ": use one of these:", fmt::join(valid, ", ")));
 }
 
 }  // namespace lockstep

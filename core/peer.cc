@@ -33,7 +33,7 @@ bool enable_access(int device, int peer) {
   if (status == cudaSuccess) return true;
   if (status != cudaErrorPeerAccessAlreadyEnabled && status != cudaErrorPeerAccessUnsupported &&
       status != cudaErrorTooManyPeers)
-    LOCKSTEP_CUDA(status);
+    detail::throw_cuda(status, "cudaDeviceEnablePeerAccess(peer, 0)", __FILE__, __LINE__);
   (void)cudaGetLastError();  // handled: the next check must not find it
   return status == cudaErrorPeerAccessAlreadyEnabled;
 }

@@ -94,7 +94,7 @@ void* MemoryPool::allocate(size_t bytes) {
                       "tensors): use a smaller batch or model",
                       name_, bytes, free, total, statistics_.in_use));
     }
-    LOCKSTEP_CUDA(status);
+    if (status != cudaSuccess) detail::throw_cuda(status, "cudaMalloc(&block, size)", __FILE__, __LINE__);
     size_of_.emplace(block, size);
     statistics_.reserved += size;
   }

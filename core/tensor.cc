@@ -144,8 +144,8 @@ Device Tensor::device() const {
 template <typename T>
 T* Tensor::data() const {
   if (kDType<T> != dtype())
-    throw Error(fmt::format("a {} tensor of shape {} was used as {}", name_of(dtype()), to_string(shape()),
-                            name_of(kDType<T>)));
+    throw Error(fmt::format("a tensor of {} and shape {} was read as {}: convert it first", name_of(dtype()),
+                            to_string(shape()), name_of(kDType<T>)));
   if (size() == 0) return nullptr;
   return reinterpret_cast<T*>(state().address());
 }

@@ -61,15 +61,15 @@ struct Choice {
 constexpr int kMostAnswers = 8;
 
 // The first of cuDNN's answers, best first, that is deterministic and that it gives a workspace size for.
-// query(count, answers) and workspace(algorithm, bytes) are cuDNN's functions for a pass.
+// query(count, answers), called `name`, and workspace(algorithm, bytes) are cuDNN's functions for a pass.
 template <typename Answer, typename Query, typename Workspace>
-auto choose(Query query, Workspace workspace) {
+auto choose(const char* name, Query query, Workspace workspace) {
   Choice<decltype(Answer::algo)> choice;
   std::array<Answer, kMostAnswers> answers;
   int count = 0;
   const cudnnStatus_t status = query(&count, answers.data());
   if (status == CUDNN_STATUS_NOT_SUPPORTED) return choice;
-  LOCKSTEP_CUDNN(status);
+  if (status != CUDNN_STATUS_SUCCESS) detail::throw_cudnn(status, name, __FILE__, __LINE__);
   for (int i = 0; i < count && !choice.supported; ++i) {
     const Answer& answer = answers[static_cast<size_t>(i)];
     if (answer.status != CUDNN_STATUS_SUCCESS || answer.determinism != CUDNN_DETERMINISTIC) continue;
@@ -86,6 +86,7 @@ struct Plan {
       : descriptors(shape, type, math) {
     const Descriptors& d = descriptors;
     forward = choose<cudnnConvolutionFwdAlgoPerf_t>(
+        "cudnnGetConvolutionForwardAlgorithm_v7",
         [&](int* count, cudnnConvolutionFwdAlgoPerf_t* answers) {
           return cudnnGetConvolutionForwardAlgorithm_v7(handle, d.input, d.filter, d.convolution, d.output,
                                                         kMostAnswers, count, answers);
@@ -95,6 +96,7 @@ struct Plan {
                                                          algorithm, bytes);
         });
     backward_data = choose<cudnnConvolutionBwdDataAlgoPerf_t>(
+        "cudnnGetConvolutionBackwardDataAlgorithm_v7",
         [&](int* count, cudnnConvolutionBwdDataAlgoPerf_t* answers) {
           return cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, d.filter, d.output, d.convolution,
                                                              d.input, kMostAnswers, count, answers);
@@ -104,6 +106,7 @@ struct Plan {
                                                               d.input, algorithm, bytes);
         });
     backward_filter = choose<cudnnConvolutionBwdFilterAlgoPerf_t>(
+        "cudnnGetConvolutionBackwardFilterAlgorithm_v7",
         [&](int* count, cudnnConvolutionBwdFilterAlgoPerf_t* answers) {
           return cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, d.input, d.output, d.convolution,
                                                                d.filter, kMostAnswers, count, answers);

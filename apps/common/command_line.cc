@@ -71,8 +71,9 @@ int parse(CLI::App& app, int argc, char** argv) {
     for (const CLI::Option* option : app.get_options())
       for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
     const std::string asked = app.remaining().front();
-    print_notice(fmt::format("{}: unknown argument '{}', did you mean '{}'? See --help", app.get_name(),
-                             asked, nearest_name(asked, names)));
+    const std::optional<std::string> near = near_name(asked, names);
+    print_notice(fmt::format("{}: unknown argument '{}'{} See --help", app.get_name(), asked,
+                             near ? fmt::format(", did you mean '{}'?", *near) : "."));
   } catch (const CLI::ParseError& error) {
     print_notice(fmt::format("{}: {}. See --help", app.get_name(), error.what()));
   }

@@ -51,7 +51,8 @@ TEST(Tensor, OfBfloat16HasTwoBytesAnElement) {
               (std::vector<float>{2, 3, 4, 5}));
   EXPECT_EQ(test::widened(Tensor::zeros({3}, devices[1], DType::bfloat16).to_host<__nv_bfloat16>()),
             std::vector<float>(3, 0.0F));
-  EXPECT_EQ(error_of([&] { x.data<float>(); }), "a bfloat16 tensor of shape [3, 2] was used as float32");
+  EXPECT_EQ(error_of([&] { x.data<float>(); }),
+            "a tensor of bfloat16 and shape [3, 2] was read as float32: convert it first");
 }
 
 TEST(Tensor, MayBeEmpty) {
@@ -93,7 +94,8 @@ TEST(Tensor, SaysWhatIsWrong) {
   const Tensor x = Tensor::zeros({4, 3}, device);
   EXPECT_EQ(error_of([&] { x.reshape({5, 3}); }), "reshape: [4, 3] has 12 elements, [5, 3] has 15");
   EXPECT_EQ(error_of([&] { x.slice(2, 5); }), "slice: rows 2 to 5 of a tensor of shape [4, 3]");
-  EXPECT_EQ(error_of([&] { x.data<int32_t>(); }), "a float32 tensor of shape [4, 3] was used as int32");
+  EXPECT_EQ(error_of([&] { x.data<int32_t>(); }),
+            "a tensor of float32 and shape [4, 3] was read as int32: convert it first");
   EXPECT_EQ(error_of([&] { x.dim(2); }), "dim(2) of a tensor of shape [4, 3]");
   EXPECT_EQ(error_of([&] { x.item(); }), "item: a tensor of shape [4, 3] has not one element");
   EXPECT_EQ(error_of([&] { x.copy_from(Tensor::zeros({3}, device)); }),
