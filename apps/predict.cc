@@ -32,7 +32,10 @@ void validate(const Options& options) {
     throw Error("--only-wrong chooses the images of a sheet: name one with --sheet");
   apps::check_value(options.images >= 1 && options.images <= kMostOnASheet, "--images", options.images,
                     "1 to 1000");
-  if (!options.sheet.empty()) apps::check_can_be_written(options.sheet);
+  if (options.sheet.empty()) return;
+  if (std::filesystem::path(options.sheet).extension() != ".png")
+    throw Error(fmt::format("--sheet {}: it is a PNG file: use a name that ends in .png", options.sheet));
+  apps::check_can_be_written(options.sheet);
 }
 
 void classify_png(const std::string& file, const apps::SavedModel& saved, const Device& device) {

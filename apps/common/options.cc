@@ -185,6 +185,7 @@ void add_options(CLI::App& app, Options& options) {
 void fill_defaults(const CLI::App& app, Options& options) {
   apply_recipe(app, options);
   const auto typed = [&app](const char* name) { return app.get_option(name)->count() > 0; };
+  check_value(!typed("--limit") || options.limit != 0, "--limit", 0, "1 or more, or leave it out for all");
   if (options.optimizer == "adam" || options.optimizer == "adamw") {
     if (!typed("--lr")) options.lr = kAdamRate;
     if (!typed("--weight-decay"))

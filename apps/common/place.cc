@@ -13,8 +13,10 @@ void EpochSums::add(const parallel::Trainer::Report& report, int64_t steps_so_fa
   for (int64_t i = 0; i < count; ++i) {
     const double value = report.losses[static_cast<size_t>(i)];
     if (!std::isfinite(value))
-      throw Error(fmt::format("the loss became {} at step {}: use a smaller --lr, or another --init",
-                              std::isnan(value) ? "NaN" : "infinite", steps_so_far - count + i + 1));
+      throw Error(fmt::format(
+          "the loss became {} at step {}: a rate that is too high (--lr, --warmup-epochs, --clip-norm), "
+          "weights that start too large (--init), or data that are no such images",
+          std::isnan(value) ? "NaN" : "infinite", steps_so_far - count + i + 1));
     loss += value;
   }
   steps += count;

@@ -199,6 +199,8 @@ TEST_F(Predict, RefusesOptionsThatCannotBeBeforeItWorks) {
             path("none/s.png") + ": cannot write into " + path("none") + ": No such file or directory");
   EXPECT_EQ(refusal({"--sheet", "-"}),
             "-: is no standard output here, where the program prints what it does: name a file, such as ./-");
+  EXPECT_EQ(refusal({"--sheet", path("s.jpg")}),
+            "--sheet " + path("s.jpg") + ": it is a PNG file: use a name that ends in .png");
   EXPECT_EQ(refusal({"--only-wrong"}), "--only-wrong chooses the images of a sheet: name one with --sheet");
   EXPECT_EQ(refusal({"--image", "x", "--sheet", path("s.png")}),
             "--sheet shows test images, --image classifies another one: use one of the two");

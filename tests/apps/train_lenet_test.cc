@@ -277,6 +277,7 @@ INSTANTIATE_TEST_SUITE_P(
                     BadInput{"Momentum", {"--momentum", "1"}, "--momentum is 1"},
                     BadInput{"Decay", {"--weight-decay", "-1"}, "--weight-decay is -1"},
                     BadInput{"NoEpochs", {"--epochs", "0"}, "--epochs is 0"},
+                    BadInput{"NoLimit", {"--limit", "0"}, "--limit is 0: use 1 or more"},
                     BadInput{"NegativeLimit", {"--limit", "-5"}, "--limit is -5"},
                     BadInput{"LimitBeyondTheData", {"--limit", "151"}, "151"},
                     BadInput{"Algorithm", {"--allreduce", "rign"}, "did you mean 'ring'"},
@@ -335,7 +336,8 @@ TEST_F(TrainLenet, SaysAtWhichStepTheLossLeftTheNumbers) {
   const Outcome outcome = train({"--lr", "1e20", "--schedule", "constant", "--batch-size", "32"});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_EQ(count_lines(outcome.error), 1) << outcome.error;
-  EXPECT_NE(outcome.error.find("at step 2"), std::string::npos) << outcome.error;
+  for (const char* text : {"at step 2", "--lr", "--init", "data"})
+    EXPECT_NE(outcome.error.find(text), std::string::npos) << outcome.error;
 }
 
 TEST_F(TrainLenet, SaysWhatWasAskedForWhenMemoryRunsOut) {
