@@ -132,6 +132,7 @@ int physical_device_count() {
     LOCKSTEP_CUDA(cudaRuntimeGetVersion(&runtime));
     throw Error(why_no_device(status, driver, runtime));
   }
+  if (status == cudaErrorInitializationError) throw Error(cudaGetErrorString(status));  // says what to set
   if (status != cudaSuccess) detail::throw_cuda(status, "cudaGetDeviceCount(&count)", __FILE__, __LINE__);
   return count;
 }

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <memory>
+#include <new>
 #include <sstream>
 #include <system_error>
 
@@ -13,6 +16,8 @@ namespace lockstep::apps {
 namespace {
 
 constexpr int kExitUsage = 2;
+constexpr const char* kNoMemory =
+    "the system gives this process no more memory: close other programs, or allow it more (ulimit -v)";
 
 class Help : public CLI::Formatter {
  public:
@@ -81,15 +86,39 @@ int parse(CLI::App& app, int argc, char** argv) {
 }
 
 int report_errors(const std::string& program, const std::function<int()>& work) {
+  // What leaves a library's own thread cannot be caught: there it is told, and the program ends.
+  static std::string name;
+  name = program;
+  std::set_terminate([] {
+    const std::exception_ptr thrown = std::current_exception();
+    if (!thrown) std::abort();
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const std::bad_alloc&) {
+      std::fprintf(stderr, "%s: %s\n", name.c_str(), kNoMemory);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s: %s\n", name.c_str(), error.what());
+    } catch (...) {
+      std::fprintf(stderr, "%s: something that is no std::exception was thrown\n", name.c_str());
+    }
+    std::_Exit(1);
+  });
   try {
     const int exit_code = work();
     flush_output();
     return exit_code;
-  } catch (const std::system_error& error) {  // fmt::print's, whose message does not say where to
-    print_notice(fmt::format("{}: {}", program,
-                             std::ferror(stdout) != 0
-                                 ? "standard output: cannot write: " + error.code().message()
-                                 : error.what()));
+  } catch (const std::bad_alloc&) {
+    print_notice(fmt::format("{}: {}", program, kNoMemory));
+  } catch (const std::system_error& error) {
+    if (std::ferror(stdout) != 0)  // fmt::print's, whose message does not say where to
+      print_notice(fmt::format("{}: standard output: cannot write: {}", program, error.code().message()));
+    else if (error.code() == std::errc::resource_unavailable_try_again)
+      print_notice(
+          fmt::format("{}: the system gives this process no more threads: allow it more (ulimit -v, "
+                      "ulimit -u), or use a smaller HOSTCUDA_THREADS",
+                      program));
+    else
+      print_notice(fmt::format("{}: {}", program, error.what()));
   } catch (const std::exception& error) {
     print_notice(fmt::format("{}: {}", program, error.what()));
   }

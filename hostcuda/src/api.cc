@@ -1,8 +1,7 @@
 #include "api.h"
 
-#include <cstdio>
-
 #include "config.h"
+#include "report.h"
 
 namespace hostcuda {
 
@@ -13,11 +12,11 @@ ThreadState& this_thread() {
 
 cudaError_t find_obstacle() {
   static const bool usable = [] {
-    if (!config().problem.empty()) std::fprintf(stderr, "hostcuda: %s\n", config().problem.c_str());
+    if (!config().problem.empty()) explain(cudaErrorInitializationError, config().problem);
     return config().problem.empty();
   }();
   if (!usable) return cudaErrorInitializationError;
-  return inside_operation() ? cudaErrorNotPermitted : cudaSuccess;
+  return operation_of_this_thread() != nullptr ? cudaErrorNotPermitted : cudaSuccess;
 }
 
 cudaError_t find_failure() {

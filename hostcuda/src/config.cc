@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -38,13 +39,33 @@ int read_word(const char* name, std::initializer_list<std::string_view> words, c
   return 0;
 }
 
+// Libraries end the process by a signal where they get no memory within their own threads, so what is
+// certainly too little is refused at the start. LeNet runs with half of this.
+std::string problem_with_address_space() {
+  constexpr rlim_t kLeastKilobytes = 512 << 10;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+      limit.rlim_cur / 1024 >= kLeastKilobytes)
+    return "";
+  return "this process may have " + std::to_string(limit.rlim_cur / 1024) +
+         " kB of address space: allow it " + std::to_string(kLeastKilobytes) + " or more (ulimit -v)";
+}
+
 Config read_config() {
   Config config;
   std::string& problem = config.problem;
+  problem = problem_with_address_space();
   read_number("HOSTCUDA_DEVICES", 1, 64, "a whole number from 1 to 64", config.devices, problem);
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   config.threads = std::max(1, cores / config.devices);
-  read_number("HOSTCUDA_THREADS", 1, 1024, "a whole number from 1 to 1024", config.threads, problem);
+  // More workers than cores only take turns, and each brings stacks and library threads of its own.
+  constexpr int kMostForACore = 8;
+  const int most = std::max(1, kMostForACore * cores / config.devices);
+  const std::string expected = most == 1 ? "1" : "a whole number from 1 to " + std::to_string(most);
+  const std::string why = expected + ", as " + std::to_string(config.devices) + " device" +
+                          (config.devices == 1 ? "" : "s") + " share " + std::to_string(cores) + " core" +
+                          (cores == 1 ? "" : "s");
+  read_number("HOSTCUDA_THREADS", 1, most, why.c_str(), config.threads, problem);
   const size_t machine =
       static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
   config.memory = machine / static_cast<size_t>(config.devices);

@@ -1,5 +1,8 @@
 // The names and texts of CUDA's error codes, word for word: messages and searches then agree with a GPU.
+// Where hostcuda knows more, such as which variable of the environment is wrong, its own text takes their
+// place.
 #include "cuda_runtime_api.h"
+#include "report.h"
 
 namespace {
 
@@ -107,6 +110,7 @@ const char* cudaGetErrorName(cudaError_t error) {
 }
 
 const char* cudaGetErrorString(cudaError_t error) {
+  if (const char* explained = hostcuda::explanation_of(error)) return explained;
   const ErrorText* found = find_error(error);
   return found ? found->text : "unrecognized error code";
 }

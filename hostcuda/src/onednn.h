@@ -5,8 +5,11 @@
 
 #include <omp.h>
 
+#include <latch>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string_view>
+#include <thread>
+#include <vector>
 
 #include "hostcuda/launch.h"
 
@@ -47,10 +50,32 @@ inline int call_threads() {
 #endif
 }
 
-// While one lives, oneDNN on the calling thread uses `threads` threads.
+// Starts as many threads as OpenMP is about to start for the calling thread, and ends them again: it ends the
+// whole program where it gets none, while this throws std::system_error.
+inline void check_threads_can_be_had(int threads) {
+  thread_local int had = 1;
+  if (threads <= had) return;
+  std::latch all_are_there(1);
+  std::vector<std::thread> tried;
+  tried.reserve(static_cast<size_t>(threads - 1));
+  try {
+    while (static_cast<int>(tried.size()) < threads - 1) tried.emplace_back([&] { all_are_there.wait(); });
+  } catch (...) {
+    all_are_there.count_down();
+    for (std::thread& one : tried) one.join();
+    throw;
+  }
+  all_are_there.count_down();
+  for (std::thread& one : tried) one.join();
+  had = threads;
+}
+
+// While one lives, oneDNN on the calling thread uses `threads` threads. Throws std::system_error where they
+// cannot be had.
 class ThreadScope {
  public:
   explicit ThreadScope(int threads) : before_(omp_get_max_threads()), changed_(before_ != threads) {
+    check_threads_can_be_had(threads);
     if (changed_) omp_set_num_threads(threads);
   }
   ~ThreadScope() {

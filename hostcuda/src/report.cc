@@ -4,9 +4,13 @@
 #include <cxxabi.h>
 #include <dlfcn.h>
 
+#include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <new>
+#include <system_error>
 
 #include "symbols.h"
 
@@ -33,7 +37,41 @@ std::string file_name(const char* path) {
   return text.substr(text.rfind('/') + 1);
 }
 
+constexpr size_t kCodes = 1024;  // CUDA's error codes are below
+std::array<std::atomic<const char*>, kCodes> explanations{};
+
 }  // namespace
+
+void explain(cudaError_t code, const std::string& text) {
+  const char* const kept = (new std::string(text))->c_str();  // as long as the process
+  const char* none = nullptr;
+  explanations[static_cast<size_t>(code) % kCodes].compare_exchange_strong(none, kept);
+}
+
+const char* explanation_of(cudaError_t code) {
+  return explanations[static_cast<size_t>(code) % kCodes].load();
+}
+
+cudaError_t error_of_exception(const char* operation) {
+  const auto shortage = [&](const std::string& what, const char* limits) {
+    explain(cudaErrorOperatingSystem, std::string(operation) + ": the system gives this process no more " +
+                                          what + ": allow it more (" + limits +
+                                          "), or use a smaller HOSTCUDA_THREADS");
+    return cudaErrorOperatingSystem;
+  };
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return shortage("memory", "ulimit -v");
+  } catch (const std::system_error& error) {  // of std::thread
+    return shortage(std::string("threads (") + error.code().message() + ")", "ulimit -v, ulimit -u");
+  } catch (const std::exception& exception) {
+    std::fprintf(stderr, "hostcuda: %s failed: %s\n", operation, exception.what());
+  } catch (...) {
+    std::fprintf(stderr, "hostcuda: %s failed: an exception that is no std::exception\n", operation);
+  }
+  return cudaErrorLaunchFailure;
+}
 
 uint64_t schedule_seed() {
   static const uint64_t seed = [] {

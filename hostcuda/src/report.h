@@ -23,6 +23,16 @@ std::string kernel_name(const void* kernel);
 void report_fault(const std::string& fault, const KernelLaunch& launch, const uint3& block,
                   const uint3* thread, const std::string& details);
 
+// From now on cudaGetErrorString gives this text for `code`, which says what happened and what to do in place
+// of CUDA's general one; the first text of a code stays.
+void explain(cudaError_t code, const std::string& text);
+// Null where there is none.
+const char* explanation_of(cudaError_t code);
+
+// To be called while an exception that left `operation` is handled: the error that it becomes. What could not
+// be had, memory or a thread, becomes the text of cudaErrorOperatingSystem; all else is printed.
+cudaError_t error_of_exception(const char* operation);
+
 std::string format_index(const uint3& index);
 std::string format_site(const std::source_location& site);
 

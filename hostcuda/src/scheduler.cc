@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <string>
+#include <system_error>
 #include <thread>
 
 #include "config.h"
 #include "memory.h"
+#include "report.h"
 
 namespace hostcuda {
 namespace {
@@ -36,9 +40,21 @@ class Patience {
   double left_ = config().timeout;
 };
 
+// Ends the process at once: other threads run on, so nothing may be destroyed under them.
+[[noreturn]] void end_now(const char* who, const char* what) {
+  std::fprintf(stderr, "hostcuda: %s: %s\n", who, what);
+  std::fflush(stdout);
+  std::_Exit(EXIT_FAILURE);
+}
+
 // At exit, operations that run are let finish, since what they use is about to be destroyed; nothing new
-// starts. A device that timed out is not waited for again.
+// starts. A device that timed out is not waited for again. An operation that calls exit itself, as OpenMP
+// does where it gets no thread, would wait for its own end.
 void stop_at_exit() {
+  if (const char* operation = operation_of_this_thread())
+    end_now(operation,
+            "a library ended the program: allow it more memory and threads (ulimit -v, ulimit -u), or use "
+            "a smaller HOSTCUDA_THREADS");
   Patience patience;
   for (bool busy = true; busy && patience.slice() > 0;) {
     busy = false;
@@ -144,7 +160,7 @@ Hold::Hold() {
 Hold::~Hold() {
   scheduler().lock.unlock();
   for (int ordinal = 0; wake_ != 0; ++ordinal, wake_ >>= 1)
-    if ((wake_ & 1) != 0) futex_wake(device_at(ordinal).signal, 1);
+    if ((wake_ & 1) != 0) futex_wake(device_at(ordinal).idle.signal, 1);
 }
 
 CUstream_st* create_stream(int device, unsigned flags, bool internal) {
@@ -171,6 +187,31 @@ void destroy_stream(CUstream_st* stream) {
   append(hold, *stream, Item{});  // an empty item, so that the worker that finds the stream idle retires it
 }
 
+// What leaves a worker's loop is a shortage of memory for the scheduler's own lists: nobody could be told.
+void run_worker(Device& device, bool takes_streams) {
+  try {
+    work_forever(device, takes_streams);
+  } catch (...) {
+    const cudaError_t error = error_of_exception("a worker");
+    end_now("ended", cudaGetErrorString(error));
+  }
+}
+
+// Those that could be started find the device failed and skip its work; without any, its waits end at once.
+void start_workers(Device& device) {
+  device.started = true;
+  const int count = config().threads;
+  int made = 0;
+  try {
+    for (; made < count; ++made)
+      std::thread(run_worker, std::ref(device), made < kMostStreamsAtOnce).detach();
+  } catch (const std::system_error&) {
+    fail(device, error_of_exception(("worker " + std::to_string(made + 1) + " of " + std::to_string(count) +
+                                     " of device " + std::to_string(device.ordinal))
+                                        .c_str()));
+  }
+}
+
 void make_ready(Hold& hold, CUstream_st& stream) {
   Device& device = device_at(stream.device);
   stream.state = CUstream_st::State::ready;
@@ -182,11 +223,10 @@ void make_ready(Hold& hold, CUstream_st& stream) {
     return;
   }
   device.ready.push_back(&stream);
-  device.signal.fetch_add(1, std::memory_order_release);
+  device.idle.signal.fetch_add(1, std::memory_order_release);
   if (!device.started) {
-    device.started = true;
-    for (int i = 0; i < config().threads; ++i) std::thread([&device] { work_forever(device); }).detach();
-  } else if (device.sleeping > 0 && device.ready.size() > static_cast<size_t>(device.spinning)) {
+    start_workers(device);
+  } else if (device.idle.sleeping > 0 && device.ready.size() > static_cast<size_t>(device.idle.spinning)) {
     hold.wake_worker_of(device);
   }
 }
@@ -250,6 +290,7 @@ cudaError_t wait_for(const Marker& marker, Device& device) {
   if (!point.reached()) spin_while(point.state, 0);
   Patience patience;
   while (!point.reached()) {
+    if (device.error.load() == cudaErrorOperatingSystem) return device.error;  // perhaps it has no workers
     const double slice = patience.slice();
     if (slice == 0) {
       Hold hold;

@@ -65,6 +65,13 @@ struct Item {
   uint64_t sequence = 0;
 };
 
+// Workers with nothing to do, under the lock.
+struct Idle {
+  int spinning = 0;
+  int sleeping = 0;
+  std::atomic<uint32_t> signal{0};  // counts up with everything new to do; they sleep on it
+};
+
 // A device as its workers see it. Everything without a comment is under the lock.
 struct Device {
   int ordinal = 0;
@@ -75,11 +82,15 @@ struct Device {
   std::deque<CUstream_st*> ready;
   std::vector<SharedJob*> jobs;
   bool started = false;
-  int spinning = 0;
-  int sleeping = 0;
-  int running = 0;                  // workers inside a stream
-  std::atomic<uint32_t> signal{0};  // counts up with every new stream or job; idle workers sleep on it
+  int running = 0;    // workers inside a stream
+  Idle idle;          // the workers that take streams
+  Idle idle_helpers;  // those that only take slices of jobs
 };
+
+// So many workers of a device take streams at most, the others only help them with what they share. A library
+// that runs in several threads keeps a set of them for each thread that calls it: with n workers that all do,
+// n * n threads.
+inline constexpr int kMostStreamsAtOnce = 4;
 
 // The whole state, made at the first CUDA call and never destroyed: workers outlive main.
 struct Scheduler {
@@ -138,11 +149,11 @@ bool has_work(const CUstream_st& stream);
 
 // Makes `error` the device's sticky error, unless it has one.
 void fail(Device& device, cudaError_t error);
-// True inside an operation, where CUDA calls are not permitted.
-bool inside_operation();
+// The operation that this thread is in, where CUDA calls are not permitted; else null.
+const char* operation_of_this_thread();
 
-// The loop of a device's worker (worker.cc). Never returns.
-void work_forever(Device& device);
+// The loop of a device's worker (worker.cc), which takes streams or only helps. Never returns.
+void work_forever(Device& device, bool takes_streams);
 // Likewise for one stream, in the race detector's build: what is thread_local is then the stream's own.
 void run_forever(CUstream_st& stream);
 // Makes a stream that is not in a queue ready to be taken by a worker.

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
-#include <exception>
 
 #include "config.h"
+#include "report.h"
 #include "scheduler.h"
 
 namespace hostcuda {
@@ -22,9 +21,8 @@ bool run_slice(SharedJob& job) {
   cudaError_t error;
   try {
     error = job.slice(slice);
-  } catch (const std::exception& exception) {
-    if (job.error == cudaSuccess) std::fprintf(stderr, "hostcuda: a kernel failed: %s\n", exception.what());
-    error = cudaErrorLaunchFailure;
+  } catch (...) {
+    error = job.error == cudaSuccess ? error_of_exception("a kernel") : cudaErrorLaunchFailure;
   }
   cudaError_t none = cudaSuccess;
   if (error != cudaSuccess) job.error.compare_exchange_strong(none, error);
@@ -45,18 +43,21 @@ cudaError_t share(Device& device, int slices, const std::function<cudaError_t(in
   {
     Hold hold;
     device.jobs.push_back(&job);
-    device.signal.fetch_add(1, std::memory_order_release);
+    for (Idle* idle : {&device.idle, &device.idle_helpers})
+      idle->signal.fetch_add(1, std::memory_order_release);
   }
   const auto start = std::chrono::steady_clock::now();
   run_slice(job);
   if (std::chrono::steady_clock::now() - start > kWorthWaking &&
       job.next.load(std::memory_order_relaxed) < slices) {
-    int sleeping;
-    {
-      Hold hold;
-      sleeping = device.sleeping;
+    for (Idle* idle : {&device.idle, &device.idle_helpers}) {
+      int sleeping;
+      {
+        Hold hold;
+        sleeping = idle->sleeping;
+      }
+      if (sleeping > 0) futex_wake(idle->signal, std::min(sleeping, slices));
     }
-    if (sleeping > 0) futex_wake(device.signal, std::min(sleeping, slices));
   }
   while (run_slice(job)) {
   }

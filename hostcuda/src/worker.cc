@@ -2,11 +2,12 @@
 // ready, run slices of what another worker shares; with nothing to do at all, spin for a moment, then sleep.
 #include <algorithm>
 #include <cstdio>
-#include <exception>
+#include <system_error>
 #include <thread>
 
 #include "config.h"
 #include "memory.h"
+#include "report.h"
 #include "scheduler.h"
 #include "share.h"
 
@@ -16,17 +17,14 @@ namespace {
 // Items that a worker runs of one stream before another ready stream gets its turn.
 constexpr int kTurn = 32;
 
-thread_local bool inside = false;
+thread_local const char* inside = nullptr;  // this operation
 
 cudaError_t run_guarded(Work& work, Device& device) {
   try {
     return work.run(device);
-  } catch (const std::exception& exception) {
-    std::fprintf(stderr, "hostcuda: %s failed: %s\n", work.name(), exception.what());
   } catch (...) {
-    std::fprintf(stderr, "hostcuda: %s failed: an exception that is no std::exception\n", work.name());
+    return error_of_exception(work.name());
   }
-  return cudaErrorLaunchFailure;
 }
 
 // Runs the work in its stream's order, and deletes what it owns there too: the memory of a closure is then
@@ -54,9 +52,9 @@ void execute(CUstream_st& stream, Device& device, Item& item) {
   }
   if (!skip) item.work->prepare();
   stream.doing.store(name, std::memory_order_relaxed);
-  inside = true;
+  inside = name;
   cudaError_t error = run_in_order(stream, device, item.work, item.owned, skip);
-  inside = false;
+  inside = nullptr;
   stream.doing.store(nullptr, std::memory_order_relaxed);
   if (turn && !skip) {
     const std::string overrun = find_overruns();
@@ -120,12 +118,18 @@ void run_on_host_thread(CUstream_st& stream, Device& device) {
     Hold hold;
     stream.state = CUstream_st::State::host_function;
   }
-  std::thread([&stream, &device] {
+  const auto run = [&stream, &device] {
     execute(stream, device, item_at_cursor(stream));
     advance(stream);
     Hold hold;
     make_ready(hold, stream);
-  }).detach();
+  };
+  try {
+    std::thread(run).detach();
+  } catch (const std::system_error&) {
+    fail(device, error_of_exception("a host function"));
+    run();  // which skips the function, and lets whoever waits for the stream go on
+  }
 }
 
 // An empty stream goes idle, and away where it was destroyed. False where items have arrived. Lingers a
@@ -135,9 +139,10 @@ bool goes_idle(CUstream_st& stream, Device& device) {
   constexpr int kLinger = 100;
   stream.current.clear();
   stream.cursor = 0;
-  const uint32_t seen = device.signal.load(std::memory_order_relaxed);
+  const std::atomic<uint32_t>& signal = device.idle.signal;
+  const uint32_t seen = signal.load(std::memory_order_relaxed);
   for (int i = 0; i < kLinger && stream.arrived.load(std::memory_order_relaxed) == 0 &&
-                  device.signal.load(std::memory_order_relaxed) == seen;
+                  signal.load(std::memory_order_relaxed) == seen;
        ++i)
     pause_core();
   Hold hold;
@@ -216,14 +221,15 @@ void run_stream(CUstream_st& stream, Device& device) {
   }
 }
 
-// The next ready stream; meanwhile slices of shared jobs.
-CUstream_st* take_stream(Device& device) {
+// The next ready stream; meanwhile, or for ever, slices of shared jobs.
+CUstream_st* take_stream(Device& device, bool takes_streams) {
+  Idle& idle = takes_streams ? device.idle : device.idle_helpers;
   for (;;) {
     uint32_t seen;
     SharedJob* job = nullptr;
     {
       Hold hold;
-      if (!device.ready.empty() && !scheduler().stopping) {
+      if (takes_streams && !device.ready.empty() && !scheduler().stopping) {
         CUstream_st* stream = device.ready.front();
         device.ready.pop_front();
         stream->state = CUstream_st::State::running;
@@ -235,29 +241,29 @@ CUstream_st* take_stream(Device& device) {
       if (job != nullptr)
         job->helpers.fetch_add(1, std::memory_order_relaxed);
       else
-        ++device.spinning;
-      seen = device.signal.load(std::memory_order_relaxed);
+        ++idle.spinning;
+      seen = idle.signal.load(std::memory_order_relaxed);
     }
     if (job != nullptr) {
       help(*job);
       continue;
     }
-    spin_while(device.signal, seen);
+    spin_while(idle.signal, seen);
     {
       Hold hold;
-      --device.spinning;
-      if (device.signal.load(std::memory_order_relaxed) != seen) continue;
-      ++device.sleeping;
+      --idle.spinning;
+      if (idle.signal.load(std::memory_order_relaxed) != seen) continue;
+      ++idle.sleeping;
     }
-    futex_wait(device.signal, seen, 3600);
+    futex_wait(idle.signal, seen, 3600);
     Hold hold;
-    --device.sleeping;
+    --idle.sleeping;
   }
 }
 
 }  // namespace
 
-bool inside_operation() {
+const char* operation_of_this_thread() {
   return inside;
 }
 
@@ -285,9 +291,9 @@ void run_forever(CUstream_st& stream) {
   }
 }
 
-void work_forever(Device& device) {
+void work_forever(Device& device, bool takes_streams) {
   for (;;) {
-    CUstream_st* stream = take_stream(device);
+    CUstream_st* stream = take_stream(device, takes_streams);
     run_stream(*stream, device);
     Hold hold;
     --device.running;

@@ -197,8 +197,7 @@ TEST_F(Predict, RefusesOptionsThatCannotBeBeforeItWorks) {
   EXPECT_EQ(refusal({"--images", "0", "--sheet", path("s.png")}), "--images is 0: use 1 to 1000");
   EXPECT_EQ(refusal({"--sheet", path("none/s.png")}),
             path("none/s.png") + ": cannot write into " + path("none") + ": No such file or directory");
-  EXPECT_EQ(refusal({"--sheet", "-"}),
-            "-: is no standard output here, where the program prints what it does: name a file, such as ./-");
+  EXPECT_EQ(refusal({"--sheet", "-"}), "--sheet -: it is a PNG file: use a name that ends in .png");
   EXPECT_EQ(refusal({"--sheet", path("s.jpg")}),
             "--sheet " + path("s.jpg") + ": it is a PNG file: use a name that ends in .png");
   EXPECT_EQ(refusal({"--only-wrong"}), "--only-wrong chooses the images of a sheet: name one with --sheet");

@@ -1,13 +1,21 @@
 // What is hostcuda's own: its environment variables, the deadline of a wait, failed launches, and which way
 // peer copies go. Each case that ends a device runs in a process of its own.
+#include <cublas_v2.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <new>
 #include <stdexcept>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <hostcuda/launch.h>
 #include <hostcuda/statistics.h>
@@ -102,6 +110,7 @@ int bad_environment() {
   int count = 0;
   EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorInitializationError);
   EXPECT_EQ(cudaSetDevice(0), cudaErrorInitializationError);
+  std::fprintf(stderr, "%s\n", cudaGetErrorString(cudaErrorInitializationError));
   return failures();
 }
 
@@ -151,7 +160,92 @@ int broken_peer_access() {
   return failures();
 }
 
+// The threads of this process while products run on many streams, each of which every worker may take.
+int threads_with_products_on_many_streams() {
+  constexpr int kSize = 256, kStreams = 16;
+  std::vector<StreamHandle> streams(kStreams);
+  cublasHandle_t handle = nullptr;
+  EXPECT_EQ(cublasCreate(&handle), CUBLAS_STATUS_SUCCESS);
+  float* memory = nullptr;
+  EXPECT_CUDA(cudaMalloc(&memory, (1 + kStreams) * kSize * kSize * sizeof(float)));
+  const float one = 1, zero = 0;
+  for (int repeat = 0; repeat < 20; ++repeat)
+    for (int s = 0; s < kStreams; ++s) {
+      EXPECT_EQ(cublasSetStream(handle, streams[static_cast<size_t>(s)]), CUBLAS_STATUS_SUCCESS);
+      EXPECT_EQ(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, kSize, kSize, kSize, &one, memory, kSize,
+                            memory, kSize, &zero, memory + (1 + s) * kSize * kSize, kSize),
+                CUBLAS_STATUS_SUCCESS);
+    }
+  EXPECT_CUDA(cudaDeviceSynchronize());
+  int threads = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task"))
+    threads += task.is_directory();
+  constexpr int kWorkers = 8, kTakeStreams = 4;
+  EXPECT_LE(threads, 1 + kWorkers + (1 + kTakeStreams) * (kWorkers - 1))
+      << "not a library's threads for each worker";
+  EXPECT_GT(threads, kWorkers);
+  return failures();
+}
+
+// As OpenMP does where it gets no thread.
+int a_library_calls_exit() {
+  StreamHandle stream;
+  EXPECT_CUDA(hostcuda::enqueue_call("multiply", []() -> cudaError_t { std::exit(1); }, stream));
+  cudaStreamSynchronize(stream);
+  return 0;
+}
+
+int no_memory_in_a_call() {
+  StreamHandle stream;
+  EXPECT_CUDA(hostcuda::enqueue_call("multiply", []() -> cudaError_t { throw std::bad_alloc(); }, stream));
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorOperatingSystem);
+  std::fprintf(stderr, "%s\n", cudaGetErrorString(cudaErrorOperatingSystem));
+  std::_Exit(failures());
+}
+
 }  // namespace
+
+TEST(Leaving, ALibraryThatCallsExitInAWorkerEndsTheProcessAtOnce) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(std::exit(a_library_calls_exit()), testing::ExitedWithCode(1),
+              "^hostcuda: multiply: a library ended the program: .*\n$");
+}
+
+TEST(Leaving, AShortageOfMemoryInACallIsSaidByItsError) {
+  EXPECT_IN_PROCESS("HOSTCUDA_TIMEOUT", "60", no_memory_in_a_call,
+                    "^multiply: the system gives this process no more memory: .*ulimit -v.*\n$");
+}
+
+TEST(Leaving, AnAddressSpaceThatIsTooSmallIsNamedAtTheStart) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs more address space than any limit";
+#endif
+  if (std::getenv("PRINT_INITIALIZATION_ERROR") != nullptr) {
+    int count = 0;
+    EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorInitializationError);
+    std::printf("says: %s\n", cudaGetErrorString(cudaErrorInitializationError));
+    return;
+  }
+  std::array<char, 4096> program{};
+  ASSERT_GT(readlink("/proc/self/exe", program.data(), program.size() - 1), 0);
+  const std::string command = std::string("ulimit -v 307200; PRINT_INITIALIZATION_ERROR=1 '") + program.data() +
+                              "' --gtest_filter='Leaving.AnAddress*'";
+  FILE* const output = popen(command.c_str(), "r");
+  ASSERT_NE(output, nullptr);
+  std::string said;
+  std::array<char, 512> line{};
+  while (std::fgets(line.data(), line.size(), output))
+    if (std::strncmp(line.data(), "says: ", 6) == 0) said = line.data();
+  EXPECT_EQ(pclose(output), 0) << command;
+  EXPECT_EQ(said,
+            "says: this process may have 307200 kB of address space: allow it 524288 or more (ulimit -v)\n");
+}
+
+TEST(Workers, DoNotEachHaveALibrarysThreads) {
+  setenv("HOSTCUDA_DEVICES", "1", 1);
+  EXPECT_IN_PROCESS("HOSTCUDA_THREADS", "8", threads_with_products_on_many_streams, "");
+  unsetenv("HOSTCUDA_DEVICES");
+}
 
 TEST(Timeout, AWaitThatTakesTooLongEndsAndSaysWhoWaitsForWhat) {
   EXPECT_IN_PROCESS(
@@ -170,8 +264,10 @@ TEST(Failure, AnExceptionInALibraryCallEndsTheDeviceAndIsPrinted) {
 
 TEST(Environment, BadValuesAreNamedAndNothingWorks) {
   EXPECT_IN_PROCESS("HOSTCUDA_DEVICES", "two", bad_environment,
-                    "hostcuda: HOSTCUDA_DEVICES is 'two': use a whole number from 1 to 64");
+                    "^HOSTCUDA_DEVICES is 'two': use a whole number from 1 to 64\n$");
   EXPECT_IN_PROCESS("HOSTCUDA_THREADS", "0", bad_environment, "HOSTCUDA_THREADS is '0'");
+  EXPECT_IN_PROCESS("HOSTCUDA_THREADS", "100000", bad_environment,
+                    "^HOSTCUDA_THREADS is '100000': use .*, as .* device.* share .* core.*\n$");
   EXPECT_IN_PROCESS("HOSTCUDA_MEMORY", "1G", bad_environment, "HOSTCUDA_MEMORY is '1G'");
   EXPECT_IN_PROCESS("HOSTCUDA_PEER", "yes", bad_environment, "HOSTCUDA_PEER is 'yes'");
   EXPECT_IN_PROCESS("HOSTCUDA_TIMEOUT", "-1", bad_environment, "HOSTCUDA_TIMEOUT is '-1'");
