@@ -8,6 +8,8 @@
 #include "apps/common/command_line.h"
 #include "apps/common/output_file.h"
 #include "apps/common/pytorch_names.h"
+#include "core/printable.h"
+#include "nn/data/to_float32.h"
 #include "nn/finite.h"
 #include "nn/state_dict.h"
 #include "parallel/checkpoint.h"
@@ -67,7 +69,8 @@ int main(int argc, char** argv) {
   CLI::App app(
       "Reads a safetensors file with PyTorch's names and layout, of one of the models\n"
       "below, and writes it as weights that predict and export read. Names may begin\n"
-      "with \"module.\", which DataParallel leaves. docs/pytorch.md has the names.",
+      "with \"module.\", which DataParallel leaves; values of type F16, BF16 and F64 are\n"
+      "converted to F32. docs/pytorch.md has the names.",
       "import");
   apps::use_help_format(app);
   std::string from, to;
@@ -82,11 +85,12 @@ int main(int argc, char** argv) {
 
   return apps::report_errors("import", [&] {
     apps::check_other_file(to, from);
-    const data::Safetensors file = data::read_safetensors(from);
+    data::Safetensors file = data::read_safetensors(from);
     const auto format = file.metadata.find("format");
     if (format != file.metadata.end() && format->second == parallel::kWeightsFormat)
       throw Error(fmt::format("{} is Lockstep's own already: it needs no import", from));
     const apps::Model model = chosen_model(typed, file.metadata, from);
+    const auto converted = data::convert_to_float32(file.tensors, from);
     const auto module = model.make(make_devices(1)[0]);
     nn::load_pytorch_state_dict(*module, apps::pytorch_names(model.description), file.tensors, from);
     if (const auto found = nn::first_not_finite(*module))
@@ -94,8 +98,11 @@ int main(int argc, char** argv) {
     std::map<std::string, std::string> metadata = model.description;
     metadata["format"] = parallel::kWeightsFormat;
     data::write_safetensors(to, nn::state_dict(*module), metadata);
-    fmt::print("{}: {}, {} parameters, from {}\n", to, apps::title(model.description),
-               module->parameter_count(), from);
+    fmt::print("{}: {}, {} parameters, from {}\n", printable(to), apps::title(model.description),
+               module->parameter_count(), printable(from));
+    for (const auto& [type, count] : converted)
+      fmt::print("converted {} tensor{} from {} to F32{}\n", count, count == 1 ? "" : "s",
+                 data::name_of(type), type == data::StoredType::f64 ? ", rounded to nearest" : ", exactly");
     return 0;
   });
 }

@@ -13,6 +13,7 @@
 
 #include "core/printable.h"
 #include "kernels/check.h"
+#include "nn/data/file_kind.h"
 #include "nn/data/open_file.h"
 #include "nn/data/replace_file.h"
 
@@ -51,8 +52,12 @@ void check_complete(const std::vector<uint8_t>& bytes, const std::string& file) 
   constexpr size_t kAround = 12;  // bytes of a chunk that are not data
   if (!std::equal(bytes.begin(),
                   bytes.begin() + static_cast<std::ptrdiff_t>(std::min(bytes.size(), kSignature.size())),
-                  kSignature.begin()))
+                  kSignature.begin())) {
+    const auto begin = std::span(bytes).first(std::min<size_t>(bytes.size(), 64));
+    if (const data::FileKind kind = data::kind_of_file(std::as_bytes(begin)); !kind.name.empty())
+      throw Error(fmt::format("{}: found {}, expected a PNG file: {}", file, kind.name, kind.advice));
     throw Error(fmt::format("{}: no PNG file: it begins with other bytes than one does", file));
+  }
   for (size_t at = kSignature.size();;) {
     if (bytes.size() < at + kAround)
       throw Error(fmt::format("{}: cut short: {} bytes, without the end of a PNG file", file, bytes.size()));

@@ -15,7 +15,9 @@
 #include <string>
 #include <string_view>
 
+#include "core/printable.h"
 #include "kernels/check.h"
+#include "nn/data/file_kind.h"
 #include "nn/data/open_file.h"
 
 namespace lockstep::data {
@@ -31,11 +33,18 @@ struct EndInflate {
 // The bytes of a file, unpacked where its first two bytes are gzip's.
 class ByteSource {
  public:
-  explicit ByteSource(const std::filesystem::path& path) : name_(path.string()), file_(open_file(path)) {
+  explicit ByteSource(const std::filesystem::path& path)
+      : name_(printable(path.native())), file_(open_file(path)) {
     fill();
     if (buffered_.empty())
       throw Error(fmt::format("{}: offset 0: found an empty file, expected an IDX file", name_));
-    if (buffered_.size() >= 2 && buffered_[0] == 0x1f && buffered_[1] == 0x8b) start_inflate();
+    if (buffered_.size() >= 2 && buffered_[0] == 0x1f && buffered_[1] == 0x8b) {
+      start_inflate();
+    } else if (const FileKind kind =
+                   kind_of_file(std::as_bytes(buffered_.first(std::min<size_t>(buffered_.size(), 64))));
+               !kind.name.empty()) {
+      throw Error(fmt::format("{}: found {}, expected an IDX file: {}", name_, kind.name, kind.advice));
+    }
   }
 
   // Fills `out` as far as the file goes; returns how many bytes that was.

@@ -17,6 +17,7 @@
 
 #include "core/printable.h"
 #include "kernels/check.h"
+#include "nn/data/file_kind.h"
 #include "nn/data/open_file.h"
 #include "nn/data/replace_file.h"
 #include "nn/data/safetensors_header.h"
@@ -58,7 +59,16 @@ class InputFile {
   int64_t size_ = 0;
 };
 
+// Throws, where the file is of another kind, saying of which. To be called for what is no safetensors file,
+// so that none is taken for another.
+void refuse_other_kinds(std::span<const std::byte> begin, const std::string& file) {
+  if (const FileKind kind = kind_of_file(begin); !kind.name.empty())
+    throw Error(fmt::format("{}: found {}, expected a safetensors file: {}", file, kind.name, kind.advice));
+}
+
 std::string read_header_text(InputFile& file) {
+  if (file.size() == 0)
+    throw Error(fmt::format("{}: found an empty file, expected a safetensors file", file.name()));
   if (file.size() < kLengthBytes)
     throw Error(fmt::format(
         "{}: found {} bytes, expected a safetensors file, which begins with {} bytes of header length",
@@ -66,12 +76,24 @@ std::string read_header_text(InputFile& file) {
   uint64_t length;
   file.read(std::as_writable_bytes(std::span(&length, 1)));
   const int64_t most = std::min(file.size() - kLengthBytes, kMaxSafetensorsHeader);
-  if (length > static_cast<uint64_t>(most))
+  if (length > static_cast<uint64_t>(most)) {
+    std::array<std::byte, 64> begin;
+    std::memcpy(begin.data(), &length, sizeof length);
+    const auto rest =
+        std::min<size_t>(begin.size() - sizeof length, static_cast<size_t>(file.size() - kLengthBytes));
+    file.read(std::span(begin).subspan(sizeof length, rest));
+    refuse_other_kinds(std::span(begin).first(sizeof length + rest), file.name());
     throw Error(
         fmt::format("{}: offset 0: found a header length of {}, expected at most {} in a file of {} bytes",
                     file.name(), length, most, file.size()));
+  }
   std::string text(length, '\0');
   file.read(std::as_writable_bytes(std::span(text)));
+  if (!text.starts_with('{')) {  // a gzip file without a time begins with a possible length
+    const std::string begin =
+        std::string(reinterpret_cast<const char*>(&length), sizeof length) + text.substr(0, 56);
+    refuse_other_kinds(std::as_bytes(std::span(begin)), file.name());
+  }
   return text;
 }
 

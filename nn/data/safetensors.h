@@ -17,8 +17,8 @@
 namespace lockstep::data {
 
 // How a value lies in the file. Of the format's element types those that Lockstep meets; int64 because
-// PyTorch's batch norm counts its batches in one.
-enum class StoredType { u8, i32, i64, bf16, f32 };
+// PyTorch's batch norm counts its batches in one, f16 and f64 to be converted (nn/data/to_float32.h).
+enum class StoredType { u8, i32, i64, f16, bf16, f32, f64 };
 
 size_t size_of(StoredType type);       // bytes an element
 const char* name_of(StoredType type);  // as in the file: "F32"
@@ -41,8 +41,9 @@ struct Safetensors {
 // Reads a whole file. Nothing is allocated because a header claims it: the header's length and every tensor's
 // place are held against the size of the file first. Throws Error, in one line with the file, what was found
 // and what was expected, where the file cannot be read, is cut short or goes on after its last tensor, where
-// the header is no JSON object of the wanted form, names a tensor twice or an element type that is not listed
-// above, where a place does not fit shape and type, and where places overlap or leave gaps.
+// it is another kind of file (nn/data/file_kind.h), the header is no JSON object of the wanted form, names a
+// tensor twice or an element type that is not listed above, where a place does not fit shape and type, and
+// where places overlap or leave gaps.
 Safetensors read_safetensors(const std::filesystem::path& path);
 
 // The same for a file that is open already, at its beginning; `path` is for messages. Each byte is read once,

@@ -24,11 +24,12 @@ struct TypeRow {
   const char* name;
 };
 constexpr std::array kTypes = {
-    TypeRow{StoredType::u8, 1, "U8"},   TypeRow{StoredType::i32, 4, "I32"},
-    TypeRow{StoredType::i64, 8, "I64"}, TypeRow{StoredType::bf16, 2, "BF16"},
-    TypeRow{StoredType::f32, 4, "F32"},
+    TypeRow{StoredType::u8, 1, "U8"},     TypeRow{StoredType::i32, 4, "I32"},
+    TypeRow{StoredType::i64, 8, "I64"},   TypeRow{StoredType::f16, 2, "F16"},
+    TypeRow{StoredType::bf16, 2, "BF16"}, TypeRow{StoredType::f32, 4, "F32"},
+    TypeRow{StoredType::f64, 8, "F64"},
 };
-constexpr const char* kTypeNames = "U8, I32, I64, BF16 or F32";
+constexpr const char* kTypeNames = "U8, I32, I64, F16, BF16, F32 or F64";
 constexpr size_t kMaxRank = 8;
 constexpr const char* kMetadata = "__metadata__";
 constexpr int64_t kMaxInteger = std::numeric_limits<int64_t>::max();

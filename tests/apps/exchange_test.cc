@@ -3,10 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "nn/init.h"
@@ -96,6 +100,50 @@ TEST_F(Exchange, NamesTensorsAsTheOriginsDo) {
     for (const std::string& name : some)
       EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
   }
+}
+
+// Values that all types hold exactly, so that what comes back is the same file.
+TEST_F(Exchange, ImportConvertsOtherWidthsAndSaysSo) {
+  const Model model = named_model({{"model", "lenet"}});
+  auto tensors = nn::state_dict(*model.make(make_devices(1)[0]));
+  for (data::HostTensor& tensor : tensors)
+    for (size_t i = 0; i < tensor.bytes.size() / sizeof(float); ++i) {
+      const float value = static_cast<float>(i % 200) / 16 - 3;  // 8 bits
+      std::memcpy(tensor.bytes.data() + i * sizeof value, &value, sizeof value);
+    }
+  write_weights(path("ours"), tensors, model.description);
+  EXPECT_EQ(run({EXPORT, path("ours"), path("theirs")}).exit_code, 0);
+  data::Safetensors file = data::read_safetensors(path("theirs"));
+  const std::array types{data::StoredType::f16, data::StoredType::bf16, data::StoredType::f64,
+                         data::StoredType::f32};
+  for (size_t t = 0; t < file.tensors.size(); ++t) {
+    data::HostTensor& tensor = file.tensors[t];
+    const std::vector<std::byte> floats = std::exchange(tensor.bytes, {});
+    tensor.dtype = types[t % types.size()];
+    const auto append = [&tensor](auto value) {
+      const auto bytes = std::as_bytes(std::span(&value, 1));
+      tensor.bytes.insert(tensor.bytes.end(), bytes.begin(), bytes.end());
+    };
+    for (size_t i = 0; i < floats.size(); i += sizeof(float)) {
+      float value = 0;
+      std::memcpy(&value, floats.data() + i, sizeof value);
+      const auto bits = std::bit_cast<uint32_t>(value);
+      const uint32_t half = (bits >> 16 & 0x8000) | ((bits >> 13) - ((127 - 15) << 10) & 0x7fff);
+      if (tensor.dtype == data::StoredType::f16) append(static_cast<uint16_t>(value == 0 ? 0 : half));
+      if (tensor.dtype == data::StoredType::bf16) append(static_cast<uint16_t>(bits >> 16));
+      if (tensor.dtype == data::StoredType::f64) append(static_cast<double>(value));
+      if (tensor.dtype == data::StoredType::f32) append(value);
+    }
+  }
+  data::write_safetensors(path("theirs"), file.tensors, file.metadata);
+  const Outcome imported = run({IMPORT, path("theirs"), path("back")});
+  EXPECT_EQ(imported.exit_code, 0) << imported.error;
+  EXPECT_NE(imported.out.find(
+                "\nconverted 3 tensors from F16 to F32, exactly\nconverted 3 tensors from BF16 to F32, "
+                "exactly\nconverted 2 tensors from F64 to F32, rounded to nearest\n"),
+            std::string::npos)
+      << imported.out;
+  EXPECT_TRUE(bytes_of(path("back")) == bytes_of(path("ours")));
 }
 
 TEST_F(Exchange, ImportNeedsToKnowTheModel) {

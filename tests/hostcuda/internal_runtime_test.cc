@@ -228,8 +228,8 @@ TEST(Leaving, AnAddressSpaceThatIsTooSmallIsNamedAtTheStart) {
   }
   std::array<char, 4096> program{};
   ASSERT_GT(readlink("/proc/self/exe", program.data(), program.size() - 1), 0);
-  const std::string command = std::string("ulimit -v 307200; PRINT_INITIALIZATION_ERROR=1 '") + program.data() +
-                              "' --gtest_filter='Leaving.AnAddress*'";
+  const std::string command = std::string("ulimit -v 307200; PRINT_INITIALIZATION_ERROR=1 '") +
+                              program.data() + "' --gtest_filter='Leaving.AnAddress*'";
   FILE* const output = popen(command.c_str(), "r");
   ASSERT_NE(output, nullptr);
   std::string said;

@@ -137,6 +137,35 @@ TEST(ReadSafetensors, NamesAFileThatCannotBeRead) {
             here + ": found a directory, expected a regular file");
 }
 
+TEST(ReadSafetensors, SaysWhatAFileIsThatWasTakenForOne) {
+  const auto said = [](const std::string& begin, size_t zeros = 100) {
+    Bytes bytes(begin.begin(), begin.end());
+    bytes.resize(bytes.size() + zeros);
+    const std::string text = complaint(bytes);
+    return text.substr(0, text.find(", expected a safetensors file: "));
+  };
+  using namespace std::string_literals;
+  EXPECT_EQ(said("PK\3\4\24\0\0\0"s), "found a zip archive, as PyTorch saves");
+  EXPECT_EQ(said("\x80\2\x8a\nl\xfc\x9c"
+                 "F\xf9 j\xa8P\x19."s),
+            "found a pickle, as PyTorch saved before version 1.6");
+  EXPECT_EQ(said("version https://git-lfs.github.com/spec/v1\noid sha256:"),
+            "found a git-lfs pointer, not the file");
+  EXPECT_EQ(said("<!DOCTYPE html>\n<html>"), "found an HTML page");
+  EXPECT_EQ(said("\n  <HTML lang=\"en\">"), "found an HTML page");
+  EXPECT_EQ(said("\x1f\x8b\x08\0abcd"s), "found a gzip file");
+  EXPECT_EQ(said("\x1f\x8b\x08\0\0\0\0\0"s, 600000), "found a gzip file")
+      << "its beginning is a possible length";
+  EXPECT_EQ(said("{\"model\": 1, \"a\": 2}"), "found a JSON document");
+  EXPECT_EQ(said("\x7f"
+                 "ELF\2\1\1\0"s),
+            "found a program or a library");
+  EXPECT_EQ(said("\x89HDF\r\n\x1a\n"s), "found an HDF5 file, as Keras saves");
+  EXPECT_EQ(complaint({}), "found an empty file, expected a safetensors file");
+  EXPECT_EQ(complaint({'{', '"', 'a', '"', ':', ' ', '1', '}', '\n'}),
+            "found a JSON document, expected a safetensors file: name another file");
+}
+
 TEST(ReadSafetensors, RefusesALengthThatTheFileDoesNotHave) {
   EXPECT_EQ(complaint({1, 2, 3}),
             "found 3 bytes, expected a safetensors file, which begins with 8 bytes of header length");
@@ -191,9 +220,9 @@ TEST(ReadSafetensors, RefusesValuesOfAnotherKind) {
   EXPECT_EQ(header_complaint(R"({"__metadata__":{"k":{}}})"),
             "__metadata__: \"k\": found an object, expected a string");
   EXPECT_EQ(header_complaint(R"({"a":{"dtype":"F33"}})"),
-            "tensor \"a\": dtype: found \"F33\", expected U8, I32, I64, BF16 or F32");
+            "tensor \"a\": dtype: found \"F33\", expected U8, I32, I64, F16, BF16, F32 or F64");
   EXPECT_EQ(header_complaint(R"({"a":{"dtype":["F32"]}})"),
-            "tensor \"a\": dtype: found an array, expected U8, I32, I64, BF16 or F32");
+            "tensor \"a\": dtype: found an array, expected U8, I32, I64, F16, BF16, F32 or F64");
   EXPECT_EQ(header_complaint(R"({"a":{"shape":6}})"),
             "tensor \"a\": shape: found 6, expected an array of integers");
   const auto shape = [](const std::string& number) {
