@@ -5,6 +5,7 @@
 #include "apps/common/output_file.h"
 #include "apps/common/pytorch_names.h"
 #include "apps/common/saved_model.h"
+#include "core/printable.h"
 
 using namespace lockstep;
 
@@ -32,8 +33,8 @@ int main(int argc, char** argv) {
     metadata["format"] = "pt";  // as in files that PyTorch's users write
     const auto tensors = nn::pytorch_state_dict(*saved.module, apps::pytorch_names(saved.description));
     data::write_safetensors(to, tensors, metadata);
-    fmt::print("{}: {} from {}, {} tensors with PyTorch's names and layout\n", to,
-               apps::title(saved.description), saved.file.string(), tensors.size());
+    fmt::print("{}: {} from {}, {} tensors with PyTorch's names and layout\n", printable(to),
+               apps::title(saved.description), printable(saved.file.native()), tensors.size());
     return 0;
   });
 }

@@ -8,6 +8,7 @@
 #include "apps/common/command_line.h"
 #include "apps/common/output_file.h"
 #include "apps/common/pytorch_names.h"
+#include "apps/common/saved_model.h"
 #include "core/printable.h"
 #include "nn/data/to_float32.h"
 #include "nn/finite.h"
@@ -90,6 +91,7 @@ int main(int argc, char** argv) {
     if (format != file.metadata.end() && format->second == parallel::kWeightsFormat)
       throw Error(fmt::format("{} is Lockstep's own already: it needs no import", from));
     const apps::Model model = chosen_model(typed, file.metadata, from);
+    apps::check_numbers(model.description, file.tensors);
     const auto converted = data::convert_to_float32(file.tensors, from);
     const auto module = model.make(make_devices(1)[0]);
     nn::load_pytorch_state_dict(*module, apps::pytorch_names(model.description), file.tensors, from);

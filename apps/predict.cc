@@ -11,6 +11,7 @@
 #include "apps/common/predictions.h"
 #include "apps/common/progress.h"
 #include "apps/common/saved_model.h"
+#include "core/printable.h"
 
 using namespace lockstep;
 
@@ -56,7 +57,7 @@ void classify_png(const std::string& file, const apps::SavedModel& saved, const 
   std::vector<size_t> order(shares.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return shares[a] > shares[b]; });
-  fmt::print("{}: {}\n", file, data::kFashionMnistClassNames[order[0]]);
+  fmt::print("{}: {}\n", printable(file), data::kFashionMnistClassNames[order[0]]);
   for (const size_t c : {order[0], order[1], order[2]})
     fmt::print("  {:.4f} {}\n", shares[c], data::kFashionMnistClassNames[c]);
   if (border > int64_t{kBorderPixels} * kMiddleGrey)
@@ -102,7 +103,7 @@ std::vector<float> logits_of_all(nn::Module& module, const data::ImageData& test
 void classify_test_images(const Options& options, const apps::SavedModel& saved, const Device& device) {
   const std::filesystem::path folder = data::find_fashion_mnist(options.data_dir);
   const data::ImageData test = data::load_fashion_mnist(folder, 1).test;
-  fmt::print("data: {} test images from {}\n", test.rows, folder.string());
+  fmt::print("data: {} test images from {}\n", test.rows, printable(folder.native()));
   const std::vector<int> predicted = apps::predicted_classes(logits_of_all(*saved.module, test, device));
   int64_t right = 0;
   for (size_t i = 0; i < predicted.size(); ++i) right += predicted[i] == test.labels[i];
@@ -146,7 +147,7 @@ int main(int argc, char** argv) {
     validate(options);
     const Device device = make_devices(1)[0];
     const apps::SavedModel saved = apps::load_model(options.checkpoint, device);
-    fmt::print("{} from {}\n", apps::title(saved.description), saved.file.string());
+    fmt::print("{} from {}\n", apps::title(saved.description), printable(saved.file.native()));
     if (options.image.empty())
       classify_test_images(options, saved, device);
     else

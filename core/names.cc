@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "core/printable.h"
+
 namespace lockstep {
 namespace {
 
@@ -47,7 +49,7 @@ Error unknown_name(const std::string& option, const std::string& name,
                    const std::vector<std::string>& valid) {
   const std::optional<std::string> near = near_name(name, valid);
   return Error(fmt::format(
-      "{}: unknown name '{}'{} ({})", option, name,
+      "{}: unknown name '{}'{} ({})", option, printable(name),
       near ? fmt::format(", did you mean '{}'?", *near) : ": use one of these:", fmt::join(valid, ", ")));
 }
 

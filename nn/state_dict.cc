@@ -9,6 +9,7 @@
 #include <set>
 #include <span>
 
+#include "core/printable.h"
 #include "kernels/check.h"
 
 namespace lockstep::nn {
@@ -128,7 +129,7 @@ void load_entries(const std::vector<StateEntry>& entries, const std::vector<Host
       complaints.add("tied here, but of different values", fmt::format("{} and {}", first.name, source.name));
   }
   for (const HostTensor& tensor : tensors)
-    if (!wanted.contains(tensor.name)) complaints.add("unknown", tensor.name);
+    if (!wanted.contains(tensor.name)) complaints.add("unknown", printable(tensor.name));
   complaints.throw_if_any(file, owner);
   for (const StateEntry& entry : entries)
     if (const auto value = given.extract(identity(entry))) load(entry, *value.mapped());

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/printable.h"
 #include "kernels/check.h"
 
 namespace lockstep::apps {
@@ -23,18 +24,18 @@ void check_can_be_written(const std::filesystem::path& path) {
   refuse_dash(path);
   std::error_code unknown;
   if (std::filesystem::is_directory(path, unknown))
-    throw Error(fmt::format("{}: is a folder, expected a file to write", path.string()));
+    throw Error(fmt::format("{}: is a folder, expected a file to write", printable(path.native())));
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   if (access(folder.c_str(), W_OK | X_OK) != 0)
-    throw Error(
-        fmt::format("{}: cannot write into {}: {}", path.string(), folder.string(), std::strerror(errno)));
+    throw Error(fmt::format("{}: cannot write into {}: {}", printable(path.native()),
+                            printable(folder.native()), std::strerror(errno)));
 }
 
 void check_other_file(const std::filesystem::path& out, const std::filesystem::path& in) {
   refuse_dash(out);
   std::error_code not_there;
   if (std::filesystem::equivalent(out, in, not_there))
-    throw Error(fmt::format("{}: is the file to read, too: write to another one", out.string()));
+    throw Error(fmt::format("{}: is the file to read, too: write to another one", printable(out.native())));
 }
 
 }  // namespace lockstep::apps

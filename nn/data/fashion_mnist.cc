@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "core/printable.h"
 #include "kernels/check.h"
 #include "nn/data/idx.h"
 
@@ -37,7 +38,8 @@ fs::path file_in(const fs::path& folder, const char* name) {
 
 fs::path required_file(const fs::path& folder, const char* name) {
   fs::path path = file_in(folder, name);
-  if (path.empty()) throw Error(fmt::format("{}: found neither {} nor {}.gz", folder.string(), name, name));
+  if (path.empty())
+    throw Error(fmt::format("{}: found neither {} nor {}.gz", printable(folder.native()), name, name));
   return path;
 }
 
@@ -55,19 +57,24 @@ std::string how_to_get_it(std::span<const char* const> folders) {
 ImageData load(const fs::path& folder, const char* images_name, const char* labels_name) {
   const fs::path images_path = required_file(folder, images_name);
   const fs::path labels_path = required_file(folder, labels_name);
-  IdxArray images = read_idx(images_path, 3);
-  IdxArray labels = read_idx(labels_path, 1);
-  if (images.shape[1] != 28 || images.shape[2] != 28)
-    throw Error(fmt::format("{}: offset 8: found images of {} x {}, expected 28 x 28", images_path.string(),
-                            images.shape[1], images.shape[2]));
-  if (images.shape[0] != labels.shape[0])
-    throw Error(fmt::format("{}: offset 4: found {} labels, expected {}, the number of images in {}",
-                            labels_path.string(), labels.shape[0], images.shape[0], images_path.string()));
+  // Shapes first: a small file can unpack to a thousand times its size.
+  IdxArray images = read_idx(images_path, 3, [&](const std::vector<int64_t>& shape) {
+    if (shape[1] != 28 || shape[2] != 28)
+      throw Error(fmt::format("{}: offset 8: found images of {} x {}, expected 28 x 28",
+                              printable(images_path.native()), shape[1], shape[2]));
+  });
+  IdxArray labels = read_idx(labels_path, 1, [&](const std::vector<int64_t>& shape) {
+    if (shape[0] != images.shape[0])
+      throw Error(fmt::format("{}: offset 4: found {} labels, expected {}, the number of images in {}",
+                              printable(labels_path.native()), shape[0], images.shape[0],
+                              printable(images_path.native())));
+  });
   const auto bad = std::ranges::find_if(labels.values, [](uint8_t y) { return y >= kFashionMnistClasses; });
   if (bad != labels.values.end()) {
     const int64_t index = bad - labels.values.begin();
     throw Error(fmt::format("{}: offset {}: found label {} at index {}, expected 0 to {}",
-                            labels_path.string(), 8 + index, *bad, index, kFashionMnistClasses - 1));
+                            printable(labels_path.native()), 8 + index, *bad, index,
+                            kFashionMnistClasses - 1));
   }
   return {images.shape[0], static_cast<int>(images.shape[1]), static_cast<int>(images.shape[2]),
           std::move(images.values), std::move(labels.values)};

@@ -210,10 +210,11 @@ std::vector<uint8_t> read_values(ByteSource& source, int64_t count) {
 
 }  // namespace
 
-IdxArray read_idx(const std::filesystem::path& path, int rank) {
+IdxArray read_idx(const std::filesystem::path& path, int rank, const CheckShape& check_shape) {
   ByteSource source(path);
   IdxArray array;
   array.shape = read_header(source, rank);
+  if (check_shape) check_shape(array.shape);
   int64_t count = 1;
   for (const int64_t size : array.shape) count *= size;
   array.values = read_values(source, count);

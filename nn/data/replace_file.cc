@@ -12,13 +12,14 @@
 #include <string>
 #include <utility>
 
+#include "core/printable.h"
 #include "kernels/check.h"
 
 namespace lockstep::data {
 namespace {
 
 [[noreturn]] void fail(const std::filesystem::path& path) {
-  throw Error(fmt::format("{}: cannot write: {}", path.string(), std::strerror(errno)));
+  throw Error(fmt::format("{}: cannot write: {}", printable(path.native()), std::strerror(errno)));
 }
 
 // Goes away with this object, unless it has been renamed.

@@ -56,6 +56,31 @@ class Predict : public testing::Test {
   const SmallFashionMnist data_{10, kTestRows};
 };
 
+TEST_F(Predict, ComparesNumbersInTheMetadataWithTheTensorsBeforeItAsksForMemory) {
+  const auto tensors = lenet_that_says(kMostlyDress, model_);
+  for (const char* number : {"2147483648", "1000000", "9223372036854775807"}) {
+    write_weights(path("many"), tensors, {{"model", "resnet18"}, {"classes", number}});
+    EXPECT_EQ(refusal({}, "many"), path("many") + ": classes is " + number +
+                                       ", but none of its 10 tensors has more than 256 in any dimension");
+  }
+}
+
+TEST_F(Predict, EscapesWhatComesFromAFileOrItsName) {
+  const auto tensors = lenet_that_says(kMostlyDress, model_);
+  write_weights(path("x"), tensors, {{"model", "\x1b[31mlenet\n"}});
+  EXPECT_NE(refusal({}, "x").find("unknown name '\\x1b[31mlenet\\n'"), std::string::npos);
+  std::vector<data::HostTensor> renamed = tensors;
+  renamed[0].name = "\x1b]0;title\a\n";
+  write_weights(path("x"), renamed, model_.description);
+  EXPECT_NE(refusal({}, "x").find("unknown: \\x1b]0;title\\x07\\n"), std::string::npos);
+  EXPECT_EQ(refusal({}, "no\nsuch \x1b[31m"),
+            path("no\\nsuch \\x1b[31m") + ": cannot open: No such file or directory");
+  write_weights(path("\x1b[31mred"), tensors, model_.description);
+  const Outcome outcome = predict({}, "\x1b[31mred");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_EQ(outcome.out.find('\x1b'), std::string::npos) << outcome.out;
+}
+
 // Red frames on a sheet: the edges of one are runs of red pixels as long as it is wide, five above and five
 // below.
 int frames(const DecodedPng& sheet) {

@@ -94,6 +94,19 @@ TEST(LoadFashionMnist, RefusesImagesAndLabelsThatDifferInNumber) {
                 (folder.path() / kTestImages).string());
 }
 
+TEST(LoadFashionMnist, ComparesShapesBeforeItReadsValues) {
+  const TemporaryFolder folder;
+  write_set(folder);
+  // Nothing follows the header: whoever reads values says that they are missing.
+  auto path = folder.write(kTestLabels, idx_header(0x801, {1 << 28}));
+  EXPECT_EQ(error_of([&] { load_fashion_mnist(folder.path()); }),
+            path.string() + ": offset 4: found 268435456 labels, expected 2, the number of images in " +
+                (folder.path() / kTestImages).string());
+  path = folder.write(kTrainImages, idx_header(0x803, {2, 1 << 14, 1 << 14}));
+  EXPECT_EQ(error_of([&] { load_fashion_mnist(folder.path()); }),
+            path.string() + ": offset 8: found images of 16384 x 16384, expected 28 x 28");
+}
+
 TEST(LoadFashionMnist, RefusesALabelOutsideTheClasses) {
   const TemporaryFolder folder;
   write_set(folder);
