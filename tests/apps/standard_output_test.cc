@@ -32,7 +32,7 @@ class StandardOutput : public TrainingRun {
     std::vector<std::string> all{train(), fmt::format("{} --checkpoint {}", PREDICT, path("ours")),
                                  fmt::format("{} {} {}", EXPORT, path("ours"), path("out")),
                                  fmt::format("{} {} {}", IMPORT, path("theirs"), path("out"))};
-    for (const char* program : {TRAIN_LENET, TRAIN_RESNET18, TRAIN_MINE, PREDICT, EXPORT, IMPORT})
+    for (const char* program : {TRAIN_LENET, TRAIN_RESNET18, PREDICT, EXPORT, IMPORT})
       all.push_back(fmt::format("{} --help", program));
     return all;
   }
