@@ -105,7 +105,7 @@ int report_errors(const std::string& program, const std::function<int()>& work) 
   });
   try {
     const int exit_code = work();
-    flush_output();
+    if (exit_code == 0) flush_output();  // else it has said already what went wrong
     return exit_code;
   } catch (const std::bad_alloc&) {
     print_notice(fmt::format("{}: {}", program, kNoMemory));

@@ -239,6 +239,7 @@ std::map<std::string, std::string> all_options(const Options& options) {
   all.insert({{"--devices", text(options.devices)},
               {"--allreduce", options.allreduce},
               {"--math", options.math},
+              {"--accumulate", text(options.accumulate)},
               {"--check-lockstep", flag(options.check_lockstep)},
               {"--epochs", text(options.epochs)},
               {"--step-every", text(options.step_every)},

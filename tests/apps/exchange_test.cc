@@ -128,7 +128,7 @@ TEST_F(Exchange, ImportConvertsOtherWidthsAndSaysSo) {
       float value = 0;
       std::memcpy(&value, floats.data() + i, sizeof value);
       const auto bits = std::bit_cast<uint32_t>(value);
-      const uint32_t half = (bits >> 16 & 0x8000) | ((bits >> 13) - ((127 - 15) << 10) & 0x7fff);
+      const uint32_t half = (bits >> 16 & 0x8000) | (((bits >> 13) - ((127 - 15) << 10)) & 0x7fff);
       if (tensor.dtype == data::StoredType::f16) append(static_cast<uint16_t>(value == 0 ? 0 : half));
       if (tensor.dtype == data::StoredType::bf16) append(static_cast<uint16_t>(bits >> 16));
       if (tensor.dtype == data::StoredType::f64) append(static_cast<double>(value));
