@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "apps/common/standard_output.h"
+#include "core/printable.h"
 #include "nn/state_dict.h"
 
 namespace lockstep::apps {
@@ -119,8 +120,12 @@ Place Checkpointing::resume(parallel::Trainer& trainer) {
 }
 
 void Checkpointing::print_note(const Place& place) const {
-  fmt::print("going on from {}: {} epochs and {} steps are done\n",
-             parallel::state_path(options_.checkpoint, found_->step).string(), place.epoch, place.position);
+  const std::string state = printable(parallel::state_path(options_.checkpoint, found_->step).native());
+  if (place.epoch >= options_.epochs) {
+    fmt::print("{}: all {} epochs are done: nothing left to do\n", state, place.epoch);
+    return;
+  }
+  fmt::print("going on from {}: {} epochs and {} steps are done\n", state, place.epoch, place.position);
   const auto changed = differences(Json::parse(found_->run.at("machine")).get<Texts>(), identity_.machine);
   if (!changed.empty())
     fmt::print(

@@ -11,11 +11,13 @@
 #include <system_error>
 
 #include "apps/common/standard_output.h"
+#include "apps/common/version.h"
+#include "core/printable.h"
 
 namespace lockstep::apps {
 namespace {
 
-constexpr int kExitUsage = 2;
+constexpr int kExitUsage = 1;  // as for values that are found to be wrong later
 constexpr const char* kNoMemory =
     "the system gives this process no more memory: close other programs, or allow it more (ulimit -v)";
 
@@ -52,11 +54,26 @@ class Help : public CLI::Formatter {
   }
 };
 
+// "--devices is 'two': use a whole number", where CLI11 says that it could not convert it.
+std::string unreadable_value(const CLI::App& app, const CLI::ConversionError& error) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    const bool whole = type == "INT" || type == "UINT";
+    if (!whole && type != "FLOAT") continue;
+    for (const std::string& value : option->results())
+      if (error.what() == fmt::format("Could not convert: {} = {}", option->get_name(), value))
+        return fmt::format("{} is '{}': use {}", option->get_name(), printable(value),
+                           whole ? "a whole number" : "a number");
+  }
+  return error.what();
+}
+
 }  // namespace
 
 void use_help_format(CLI::App& app) {
   app.option_defaults()->always_capture_default();
   app.formatter(std::make_shared<Help>());
+  app.set_version_flag("--version", fmt::format("{} {}", app.get_name(), version()), "Print the version.");
 }
 
 int parse(CLI::App& app, int argc, char** argv) {
@@ -79,6 +96,8 @@ int parse(CLI::App& app, int argc, char** argv) {
     const std::optional<std::string> near = near_name(asked, names);
     print_notice(fmt::format("{}: unknown argument '{}'{} See --help", app.get_name(), asked,
                              near ? fmt::format(", did you mean '{}'?", *near) : "."));
+  } catch (const CLI::ConversionError& error) {
+    print_notice(fmt::format("{}: {}. See --help", app.get_name(), unreadable_value(app, error)));
   } catch (const CLI::ParseError& error) {
     print_notice(fmt::format("{}: {}. See --help", app.get_name(), error.what()));
   }

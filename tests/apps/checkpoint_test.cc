@@ -130,6 +130,7 @@ TEST_F(Checkpoints, LeadToTheSameEndFromEveryStep) {
     const Outcome outcome = run(every + going_on());
     EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
     EXPECT_NE(outcome.out.find(fmt::format("step-{:09}.state", step)), std::string::npos) << outcome.out;
+    EXPECT_EQ(outcome.out.find("nothing left to do") != std::string::npos, step == 15) << outcome.out;
     EXPECT_EQ(report(), expected);
     EXPECT_EQ(steps().size(), 15U);
   }
@@ -285,17 +286,9 @@ TEST_F(Checkpoints, KnowEveryOptionThatMakesTheRun) {
   const auto options =
       nlohmann::json::parse(parallel::newest_checkpoint(folder()).checkpoint.run.at("options"));
   for (const auto& [name, value] : options.items()) known.insert(name);
-  const std::set<std::string> free{"--help",
-                                   "--devices",
-                                   "--allreduce",
-                                   "--math",
-                                   "--check-lockstep",
-                                   "--data-dir",
-                                   "--json",
-                                   "--quiet",
-                                   "--checkpoint",
-                                   "--checkpoint-every",
-                                   "--checkpoint-keep",
+  const std::set<std::string> free{"--help",   "--version",        "--devices",          "--allreduce",
+                                   "--math",   "--check-lockstep", "--data-dir",         "--json",
+                                   "--quiet",  "--checkpoint",     "--checkpoint-every", "--checkpoint-keep",
                                    "--resume",
                                    "--epochs",   // matters with --schedule cosine alone
                                    "--model",    // in the checkpoint's description of the model

@@ -3,9 +3,11 @@
 #include "apps/common/options.h"
 
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <sstream>
 
+#include "apps/common/version.h"
 #include "tests/apps/training_run.h"
 
 namespace lockstep::apps {
@@ -188,6 +190,32 @@ TEST_F(TrainingOptions, ValuesThatCannotBeAreRefusedBeforeAnythingIsRead) {
       {{"--momentum", "1", "--optimizer", "adam"}, "--momentum is 1"},
   };
   for (const auto& [arguments, message] : bad) expect_refusal(TRAIN_LENET, arguments, message);
+}
+
+// Found by the parser or after it: one status, and what is allowed.
+TEST_F(TrainingOptions, ThatAreWrittenWronglyAreRefusedLikeValuesThatAreWrong) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> bad{
+      {{"--devices", "two"}, "train_lenet: --devices is 'two': use a whole number. See --help\n"},
+      {{"--epochs", "1.5"}, "train_lenet: --epochs is '1.5': use a whole number. See --help\n"},
+      {{"--lr", "fast"}, "train_lenet: --lr is 'fast': use a number. See --help\n"},
+      {{"--devicse", "2"},
+       "train_lenet: unknown argument '--devicse', did you mean '--devices'? See --help\n"},
+      {{"--epochs", "0"}, "train_lenet: --epochs is 0: use 1 or more\n"},
+  };
+  for (const auto& [arguments, line] : bad) {
+    const Outcome outcome = run(TRAIN_LENET, arguments);
+    EXPECT_EQ(outcome.exit_code, 1);
+    EXPECT_EQ(outcome.error, line);
+  }
+}
+
+TEST_F(TrainingOptions, VersionIsThatOfEveryProgram) {
+  for (const std::string program : {TRAIN_LENET, TRAIN_RESNET18, PREDICT, EXPORT, IMPORT}) {
+    const Outcome outcome = run_program({program, "--version"});
+    EXPECT_EQ(outcome.exit_code, 0);
+    const std::string name = std::filesystem::path(program).filename().string();
+    EXPECT_EQ(outcome.out, name + " " + version() + "\n");
+  }
 }
 
 TEST_F(TrainingOptions, SynchronisedBatchNormNeedsABatchNorm) {
