@@ -37,19 +37,21 @@ std::string file_name(const char* path) {
   return text.substr(text.rfind('/') + 1);
 }
 
-constexpr size_t kCodes = 1024;  // CUDA's error codes are below
-std::array<std::atomic<const char*>, kCodes> explanations{};
+constexpr size_t kCodes = 1024;                                      // CUDA's error codes are below
+std::array<std::atomic<const std::string*>, kCodes> explanations{};  // each kept as long as the process
 
 }  // namespace
 
 void explain(cudaError_t code, const std::string& text) {
-  const char* const kept = (new std::string(text))->c_str();  // as long as the process
-  const char* none = nullptr;
-  explanations[static_cast<size_t>(code) % kCodes].compare_exchange_strong(none, kept);
+  auto first = std::make_unique<const std::string>(text);
+  const std::string* none = nullptr;
+  if (explanations[static_cast<size_t>(code) % kCodes].compare_exchange_strong(none, first.get()))
+    (void)first.release();
 }
 
 const char* explanation_of(cudaError_t code) {
-  return explanations[static_cast<size_t>(code) % kCodes].load();
+  const std::string* const text = explanations[static_cast<size_t>(code) % kCodes];
+  return text == nullptr ? nullptr : text->c_str();
 }
 
 cudaError_t error_of_exception(const char* operation) {
