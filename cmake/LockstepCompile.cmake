@@ -4,6 +4,9 @@ if(NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU OR CMAKE_CXX_COMPILER_VERSION VERSION_
   message(FATAL_ERROR "The compiler is ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} (${CMAKE_CXX_COMPILER}), which "
                       "cannot build Lockstep: use g++ 12 or later, in a new build folder (cmake -D CMAKE_CXX_COMPILER=g++-12 ...)")
 endif()
+# A message names a place within the project; where that lay when it was built is nobody's business.
+set(lockstep_no_paths "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${lockstep_no_paths}>" "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${lockstep_no_paths}>")
 add_library(lockstep_options INTERFACE)
 set(lockstep_warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
 set(lockstep_cuda_options --extended-lambda)
