@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
   options.batch_size = options.base_batch = 128;
   options.lr = 0.05;
   options.warmup_epochs = 0.5;
-  options.clip_norm = 2;
+  options.clip_norm = 5;
   options.decay_on = "weights";
   options.label_smoothing = 0.1;
   options.augment = "crop+flip";
