@@ -49,8 +49,7 @@ class Checker {
 
  private:
   void check_shape() const {
-    if (plan_.ranks < 1 || plan_.count < 0)
-      throw Error(fmt::format("plan: {} ranks and {} elements", plan_.ranks, plan_.count));
+    check_sizes(plan_.ranks, plan_.count);
     int round = 0;
     for (const Transfer& t : plan_.transfers) {
       if (t.round < round) throw Error(fmt::format("plan: {} is listed after round {}", to_string(t), round));

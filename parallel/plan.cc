@@ -12,8 +12,7 @@ namespace lockstep::parallel {
 namespace {
 
 Plan empty_plan(int ranks, int64_t count) {
-  if (ranks < 1) throw Error(fmt::format("allreduce: asked for {} ranks: there must be at least 1", ranks));
-  if (count < 0) throw Error(fmt::format("allreduce: asked for {} elements", count));
+  check_sizes(ranks, count);
   return {ranks, count, {}};
 }
 
@@ -36,6 +35,13 @@ const std::map<std::string, Algorithm>& algorithms() {
 }
 
 }  // namespace
+
+void check_sizes(int ranks, int64_t count) {
+  if (ranks < 1 || ranks > kMostRanks)
+    throw Error(fmt::format("plan: {} ranks: there may be 1 to {}", ranks, kMostRanks));
+  if (count < 0 || count > kMostElements)
+    throw Error(fmt::format("plan: {} elements: there may be 0 to {}", count, kMostElements));
+}
 
 std::string to_string(const Transfer& t) {
   return fmt::format("round {}: {} -> {} {} [{}, {})", t.round, t.source, t.destination,

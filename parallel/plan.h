@@ -39,8 +39,14 @@ struct Plan {
   std::vector<Transfer> transfers;
 };
 
-// Makes the plan that leaves the sum over all ranks in every rank's buffer. Throws for ranks < 1 or
-// count < 0; the plan of one rank, and that of no elements, is empty.
+// Beyond these a size is a mistake of its caller's: a plan grows with the square of the ranks.
+constexpr int kMostRanks = 1024;
+constexpr int64_t kMostElements = int64_t{1} << 48;
+// Throws where there is not 1 to kMostRanks ranks, or not 0 to kMostElements elements.
+void check_sizes(int ranks, int64_t count);
+
+// Makes the plan that leaves the sum over all ranks in every rank's buffer. Throws as check_sizes does; the
+// plan of one rank, and that of no elements, is empty.
 using Algorithm = Plan (*)(int ranks, int64_t count);
 
 Plan star(int ranks, int64_t count);

@@ -12,6 +12,7 @@
 
 #include "kernels/check.h"
 #include "parallel/checker.h"
+#include "tests/error_of.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -51,6 +52,11 @@ TEST(Plan, RefusesImpossibleSizes) {
   for (const std::string& name : algorithm_names()) {
     EXPECT_THROW(algorithm_named(name)(0, 10), Error) << name;
     EXPECT_THROW(algorithm_named(name)(2, -1), Error) << name;
+    EXPECT_EQ(error_of([&] { algorithm_named(name)(2'000'000'000, 10); }),
+              "plan: 2000000000 ranks: there may be 1 to 1024");
+    EXPECT_EQ(error_of([&] { algorithm_named(name)(2, int64_t{1} << 62); }),
+              "plan: 4611686018427387904 elements: there may be 0 to 281474976710656");
+    check(algorithm_named(name)(8, kMostElements));
   }
 }
 
