@@ -10,10 +10,10 @@
 #include "apps/common/pytorch_names.h"
 #include "apps/common/saved_model.h"
 #include "core/printable.h"
-#include "nn/data/to_float32.h"
 #include "nn/finite.h"
-#include "nn/state_dict.h"
-#include "parallel/checkpoint.h"
+#include "nn/io/checkpoint.h"
+#include "nn/io/state_dict.h"
+#include "nn/io/to_float32.h"
 
 using namespace lockstep;
 

@@ -5,12 +5,12 @@
 #include <numeric>
 
 #include "apps/common/command_line.h"
-#include "apps/common/contact_sheet.h"
 #include "apps/common/output_file.h"
-#include "apps/common/png.h"
-#include "apps/common/predictions.h"
 #include "apps/common/progress.h"
 #include "apps/common/saved_model.h"
+#include "apps/predict/contact_sheet.h"
+#include "apps/predict/png.h"
+#include "apps/predict/predictions.h"
 #include "core/printable.h"
 
 using namespace lockstep;

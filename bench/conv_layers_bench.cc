@@ -1,6 +1,6 @@
 // GFLOP/s of every pass of LeNet's convolutions at batch 256 and of ResNet-18's at batch 64: cuDNN's first
 // deterministic algorithm and, where channels are few, the direct kernel. This is what the limit in
-// kernels/conv.cu, up to which the direct kernel is chosen, rests on. HOSTCUDA_THREADS=1 for one core.
+// kernels/conv/conv.cu, up to which the direct kernel is chosen, rests on. HOSTCUDA_THREADS=1 for one core.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "kernels/check.h"
-#include "kernels/conv_paths.h"
+#include "kernels/conv/conv_paths.h"
 
 namespace {
 

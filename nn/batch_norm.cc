@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "core/autograd.h"
-#include "kernels/batch_norm.h"
+#include "kernels/norm/batch_norm.h"
 #include "nn/functional.h"
 #include "nn/operation.h"
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "kernels/check.h"
+#include "nn/io/state_dict.h"
 #include "nn/module.h"
-#include "nn/state_dict.h"
 
 namespace lockstep::nn {
 

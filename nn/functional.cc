@@ -6,7 +6,7 @@
 #include "kernels/adaptive_pool.h"
 #include "kernels/bias.h"
 #include "kernels/check.h"
-#include "kernels/conv.h"
+#include "kernels/conv/conv.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
 #include "kernels/pool.h"

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "kernels/check.h"
-#include "nn/state_dict.h"
+#include "nn/io/state_dict.h"
 
 namespace lockstep::nn {
 

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "core/tensor.h"
-#include "nn/data/safetensors.h"
+#include "nn/io/safetensors.h"
 
 namespace lockstep::nn {
 
-struct StateEntry;  // nn/state_dict.h
+struct StateEntry;  // nn/io/state_dict.h
 
 // What weight decay pulls towards 0. `weights` leaves parameters of rank 1 alone: biases, and the scale and
 // shift of batch norm.
@@ -30,8 +30,8 @@ class Optimizer {
   void step(float learning_rate, float gradient_scale = 1.0f);
 
   // What it remembers between steps, on the host, as "fc1.weight.velocity": names[i] is that of parameter i
-  // (parameter_names in nn/state_dict.h). Loading it into an optimizer of the same kind over the same shapes
-  // gives one that goes on bit for bit as this one; where it does not fit, load_state throws as
+  // (parameter_names in nn/io/state_dict.h). Loading it into an optimizer of the same kind over the same
+  // shapes gives one that goes on bit for bit as this one; where it does not fit, load_state throws as
   // load_state_dict does. Waits for the device.
   std::vector<data::HostTensor> state(const std::vector<std::string>& names);
   void load_state(const std::vector<std::string>& names, const std::vector<data::HostTensor>& tensors,

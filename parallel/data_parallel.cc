@@ -7,10 +7,10 @@
 #include <string>
 
 #include "core/autograd.h"
-#include "kernels/batch_norm.h"
 #include "kernels/check.h"
+#include "kernels/norm/batch_norm.h"
+#include "nn/io/state_dict.h"
 #include "nn/layers.h"
-#include "nn/state_dict.h"
 #include "parallel/replicas.h"
 
 namespace lockstep::parallel {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/tensor.h"
-#include "parallel/allreduce.h"
+#include "parallel/collective/allreduce.h"
 
 namespace lockstep::parallel {
 

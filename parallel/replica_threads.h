@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "nn/batch_statistics.h"
-#include "parallel/allreduce.h"
+#include "parallel/collective/allreduce.h"
 
 namespace lockstep::parallel {
 

@@ -14,7 +14,7 @@
 #include "nn/clip.h"
 #include "nn/finite.h"
 #include "nn/functional.h"
-#include "nn/state_dict.h"
+#include "nn/io/state_dict.h"
 
 namespace lockstep::parallel {
 namespace {

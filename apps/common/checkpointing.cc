@@ -9,7 +9,7 @@
 
 #include "apps/common/standard_output.h"
 #include "core/printable.h"
-#include "nn/state_dict.h"
+#include "nn/io/state_dict.h"
 
 namespace lockstep::apps {
 

@@ -9,7 +9,7 @@
 
 #include "apps/common/options.h"
 #include "apps/common/place.h"
-#include "parallel/checkpoint.h"
+#include "nn/io/checkpoint.h"
 #include "parallel/trainer.h"
 
 namespace lockstep::apps {

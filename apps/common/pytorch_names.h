@@ -2,7 +2,7 @@
 #pragma once
 
 #include "apps/common/models.h"
-#include "nn/pytorch.h"
+#include "nn/io/pytorch.h"
 
 namespace lockstep::apps {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "apps/common/predictions.h"
+#include "apps/predict/predictions.h"
 #include "kernels/check.h"
 #include "parallel/replicas.h"
 

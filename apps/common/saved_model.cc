@@ -9,8 +9,8 @@
 #include "core/printable.h"
 #include "kernels/check.h"
 #include "nn/finite.h"
-#include "nn/state_dict.h"
-#include "parallel/checkpoint.h"
+#include "nn/io/checkpoint.h"
+#include "nn/io/state_dict.h"
 
 namespace lockstep::apps {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "apps/common/models.h"
-#include "nn/data/safetensors.h"
+#include "nn/io/safetensors.h"
 
 namespace lockstep::apps {
 

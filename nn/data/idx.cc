@@ -17,8 +17,8 @@
 
 #include "core/printable.h"
 #include "kernels/check.h"
-#include "nn/data/file_kind.h"
-#include "nn/data/open_file.h"
+#include "nn/io/file_kind.h"
+#include "nn/io/open_file.h"
 
 namespace lockstep::data {
 namespace {

@@ -14,7 +14,7 @@
 #include <regex>
 #include <set>
 
-#include "parallel/checkpoint.h"
+#include "nn/io/checkpoint.h"
 #include "tests/apps/program.h"
 #include "tests/apps/small_fashion_mnist.h"
 #include "tests/full_disk.h"

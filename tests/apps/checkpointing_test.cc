@@ -9,8 +9,8 @@
 
 #include "nn/adam.h"
 #include "nn/init.h"
+#include "nn/io/state_dict.h"
 #include "nn/layers.h"
-#include "nn/state_dict.h"
 #include "parallel/replicas.h"
 #include "tests/nn/idx_files.h"
 

@@ -1,6 +1,6 @@
 // The contact sheet, decoded again: every image is there, pixel by pixel, and wrong predictions, and only
 // those, are marked.
-#include "apps/common/contact_sheet.h"
+#include "apps/predict/contact_sheet.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <memory>
 #include <random>
 
-#include "apps/common/font.h"
+#include "apps/predict/font.h"
 #include "tests/apps/decoded_png.h"
 #include "tests/nn/idx_files.h"
 

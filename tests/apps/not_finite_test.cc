@@ -1,6 +1,6 @@
 // Runs whose weights stop being numbers: an error that names step and parameter, and the checkpoint that is
 // left is one that can be used.
-#include "parallel/checkpoint.h"
+#include "nn/io/checkpoint.h"
 #include "tests/apps/training_run.h"
 
 namespace lockstep::apps {

@@ -1,6 +1,6 @@
 // PNG files: what is written decodes to the same pixels, all kinds become the grey one would expect, and no
 // file that is none, or is damaged, is taken for one.
-#include "apps/common/png.h"
+#include "apps/predict/png.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <sstream>
 
-#include "apps/common/png.h"
+#include "apps/predict/png.h"
 #include "tests/apps/decoded_png.h"
 #include "tests/apps/program.h"
 #include "tests/apps/saved_lenet.h"

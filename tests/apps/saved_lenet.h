@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "apps/common/models.h"
-#include "nn/state_dict.h"
-#include "parallel/checkpoint.h"
+#include "nn/io/checkpoint.h"
+#include "nn/io/state_dict.h"
 
 namespace lockstep::apps {
 

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "apps/common/interrupt.h"
-#include "parallel/checkpoint.h"
+#include "nn/io/checkpoint.h"
 #include "tests/apps/training_run.h"
 
 namespace lockstep::apps {

@@ -4,14 +4,14 @@
 //     tests/fuzz/safetensors_fuzz.cc
 //     nn/data/{safetensors,safetensors_header,file_kind,open_file,replace_file}.cc core/printable.cc -lfmt
 //   ./fuzz_st -malloc_limit_mb=64 -max_total_time=60 NEW_FOLDER tests/fuzz/corpus/safetensors
-#include "nn/data/safetensors.h"
+#include "nn/io/safetensors.h"
 
 #include <algorithm>
 #include <cstring>
 #include <set>
 #include <vector>
 
-#include "nn/data/safetensors_header.h"
+#include "nn/io/safetensors_header.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lockstep {

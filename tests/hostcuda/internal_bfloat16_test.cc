@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "hostcuda/src/onednn_convolution.h"
+#include "hostcuda/src/libraries/onednn_convolution.h"
 #include "tests/hostcuda/convolution_problem.h"
 #include "tests/hostcuda/library_test.h"
 #include "tests/hostcuda/product_case.h"

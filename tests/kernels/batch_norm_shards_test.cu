@@ -1,8 +1,8 @@
 // Batch normalisation of a batch that lies in shards, against the functions for a batch that lies together.
 #include <numeric>
 
-#include "kernels/batch_norm.h"
 #include "kernels/check.h"
+#include "kernels/norm/batch_norm.h"
 #include "tests/kernels/device_buffer.h"
 #include "tests/kernels/forms.h"
 

@@ -1,6 +1,6 @@
 // Batch normalisation against double. Rows below, at and beyond the eight partial sums and the 128 rows of a
 // chunk; channels below, at and beyond a vector and a tile.
-#include "kernels/batch_norm.h"
+#include "kernels/norm/batch_norm.h"
 
 #include <algorithm>
 

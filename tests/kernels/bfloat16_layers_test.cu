@@ -6,9 +6,9 @@
 #include <type_traits>
 
 #include "kernels/adaptive_pool.h"
-#include "kernels/batch_norm.h"
 #include "kernels/bias.h"
 #include "kernels/check.h"
+#include "kernels/norm/batch_norm.h"
 #include "kernels/pool.h"
 #include "kernels/random.h"
 #include "kernels/softmax.h"

@@ -4,8 +4,8 @@
 #include <iostream>
 #include <string>
 
-#include "kernels/conv.h"
-#include "kernels/conv_paths.h"
+#include "kernels/conv/conv.h"
+#include "kernels/conv/conv_paths.h"
 #include "kernels/matmul.h"
 #include "tests/bfloat16.h"
 #include "tests/kernels/device_buffer.h"

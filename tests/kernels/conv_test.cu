@@ -1,6 +1,6 @@
 // Convolutions against a plain loop in double: the path that conv.cu chooses for Math::library, im2col
 // (Math::own) and the direct kernel, over kernels, strides, paddings, channels and batches around the lanes.
-#include "kernels/conv.h"
+#include "kernels/conv/conv.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/conv_paths.h"
+#include "kernels/conv/conv_paths.h"
 #include "tests/kernels/device_buffer.h"
 #include "tests/kernels/forms.h"
 #include "tests/kernels/math_context.h"

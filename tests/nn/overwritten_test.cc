@@ -8,9 +8,9 @@
 #include "kernels/elementwise.h"
 #include "nn/adam.h"
 #include "nn/init.h"
+#include "nn/io/state_dict.h"
 #include "nn/layers.h"
 #include "nn/sgd.h"
-#include "nn/state_dict.h"
 #include "tests/bfloat16.h"
 #include "tests/error_of.h"
 

@@ -1,5 +1,5 @@
 // Names and layout of PyTorch: each element lands where PyTorch's indices say, and comes back.
-#include "nn/pytorch.h"
+#include "nn/io/pytorch.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -9,10 +9,10 @@
 #include <numeric>
 #include <random>
 
+#include "nn/io/state_dict.h"
 #include "nn/layers.h"
 #include "nn/models/lenet.h"
 #include "nn/residual.h"
-#include "nn/state_dict.h"
 #include "tests/error_of.h"
 
 namespace lockstep::nn {

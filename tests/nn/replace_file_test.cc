@@ -1,6 +1,6 @@
 // Replacing a file: readers see the old content or the new one, and a failure leaves the old one and no
 // other.
-#include "nn/data/replace_file.h"
+#include "nn/io/replace_file.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

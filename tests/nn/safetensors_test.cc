@@ -1,6 +1,6 @@
 // Safetensors files: what is read and written, byte for byte as Python's package does, and that every kind of
 // bad file is one exact line.
-#include "nn/data/safetensors.h"
+#include "nn/io/safetensors.h"
 
 #include <algorithm>
 #include <iterator>

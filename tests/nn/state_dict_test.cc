@@ -1,5 +1,5 @@
 // Saving and loading what modules and optimizers remember: bit for bit, by name, everything or nothing.
-#include "nn/state_dict.h"
+#include "nn/io/state_dict.h"
 
 #include <gtest/gtest.h>
 

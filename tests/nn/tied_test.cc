@@ -8,10 +8,10 @@
 #include "nn/adam.h"
 #include "nn/clip.h"
 #include "nn/init.h"
+#include "nn/io/pytorch.h"
+#include "nn/io/state_dict.h"
 #include "nn/layers.h"
-#include "nn/pytorch.h"
 #include "nn/sgd.h"
-#include "nn/state_dict.h"
 #include "tests/error_of.h"
 
 namespace lockstep::nn {

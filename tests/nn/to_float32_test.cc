@@ -1,5 +1,5 @@
 // Values of other widths become float32 without a bit lost, or with an error.
-#include "nn/data/to_float32.h"
+#include "nn/io/to_float32.h"
 
 #include <gtest/gtest.h>
 

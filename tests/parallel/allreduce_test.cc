@@ -1,7 +1,7 @@
 // The executor: sums over every number of ranks, counts and alignments, compared bit for bit; the order of
 // the sums; its place in the order of the streams; what it allocates; what it refuses. Run again with other
 // numbers of physical devices, with peer access off or broken, and in checked mode (tests/CMakeLists.txt).
-#include "parallel/allreduce.h"
+#include "parallel/collective/allreduce.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Checkpoints as files: what is saved comes back, what is damaged is refused by name, and the one before it
 // is used.
-#include "parallel/checkpoint.h"
+#include "nn/io/checkpoint.h"
 
 #include <grp.h>
 #include <gtest/gtest.h>

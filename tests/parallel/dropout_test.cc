@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "nn/state_dict.h"
+#include "nn/io/state_dict.h"
 #include "tests/parallel/checksum.h"
 #include "tests/parallel/small_net.h"
 

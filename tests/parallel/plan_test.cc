@@ -1,6 +1,6 @@
 // Plans and their checker: every algorithm is proved for every small number of ranks, planted faults are
 // caught, and what the checker accepts is right when it is carried out, in whatever order a round runs.
-#include "parallel/plan.h"
+#include "parallel/collective/plan.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <set>
 
 #include "kernels/check.h"
-#include "parallel/checker.h"
+#include "parallel/collective/checker.h"
 #include "tests/error_of.h"
 
 namespace lockstep::parallel {

@@ -7,8 +7,8 @@
 #include <map>
 
 #include "nn/adam.h"
+#include "nn/io/state_dict.h"
 #include "nn/sgd.h"
-#include "nn/state_dict.h"
 #include "parallel/replicas.h"
 #include "tests/error_of.h"
 #include "tests/parallel/small_net.h"

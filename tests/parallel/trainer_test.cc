@@ -17,10 +17,10 @@
 #include "nn/adam.h"
 #include "nn/functional.h"
 #include "nn/init.h"
+#include "nn/io/state_dict.h"
 #include "nn/layers.h"
 #include "nn/models/lenet.h"
 #include "nn/sgd.h"
-#include "nn/state_dict.h"
 #include "parallel/replicas.h"
 #include "tests/error_of.h"
 

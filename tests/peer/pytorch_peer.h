@@ -11,7 +11,7 @@
 
 #include "core/tensor.h"
 #include "kernels/check.h"
-#include "nn/data/safetensors.h"
+#include "nn/io/safetensors.h"
 #include "tests/apps/program.h"
 #include "tests/nn/idx_files.h"
 

@@ -9,7 +9,7 @@
 #include "apps/common/pytorch_names.h"
 #include "core/autograd.h"
 #include "nn/init.h"
-#include "nn/pytorch.h"
+#include "nn/io/pytorch.h"
 #include "tests/peer/pytorch_peer.h"
 
 namespace lockstep::apps {

@@ -1,0 +1,93 @@
+#include "hostcuda/src/runtime/config.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <thread>
+
+namespace hostcuda {
+namespace {
+
+// Reads a number in [least, most] from the environment; leaves `value` alone where the name is not set.
+template <typename T>
+void read_number(const char* name, T least, T most, const char* expected, T& value, std::string& problem) {
+  const char* text = std::getenv(name);
+  if (text == nullptr) return;
+  T number{};
+  const char* end = text + std::strlen(text);
+  const auto [stop, error] = std::from_chars(text, end, number);
+  if (error == std::errc() && stop == end && number >= least && number <= most)
+    value = number;
+  else if (problem.empty())
+    problem = std::string(name) + " is '" + text + "': use " + expected;
+}
+
+// Reads a word that is one of `words`; gives its position.
+int read_word(const char* name, std::initializer_list<std::string_view> words, const char* expected,
+              std::string& problem) {
+  const char* text = std::getenv(name);
+  if (text == nullptr) return 0;
+  const auto found = std::find(words.begin(), words.end(), text);
+  if (found != words.end()) return static_cast<int>(found - words.begin());
+  if (problem.empty()) problem = std::string(name) + " is '" + text + "': use " + expected;
+  return 0;
+}
+
+// Libraries end the process by a signal where they get no memory within their own threads, so what is
+// certainly too little is refused at the start. LeNet runs with half of this.
+std::string problem_with_address_space() {
+  constexpr rlim_t kLeastKilobytes = 512 << 10;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+      limit.rlim_cur / 1024 >= kLeastKilobytes)
+    return "";
+  return "this process may have " + std::to_string(limit.rlim_cur / 1024) +
+         " kB of address space: allow it " + std::to_string(kLeastKilobytes) + " or more (ulimit -v)";
+}
+
+Config read_config() {
+  Config config;
+  std::string& problem = config.problem;
+  problem = problem_with_address_space();
+  read_number("HOSTCUDA_DEVICES", 1, 64, "a whole number from 1 to 64", config.devices, problem);
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  config.threads = std::max(1, cores / config.devices);
+  // More workers than cores only take turns, and each brings stacks and library threads of its own.
+  constexpr int kMostForACore = 8;
+  const int most = std::max(1, kMostForACore * cores / config.devices);
+  const std::string expected = most == 1 ? "1" : "a whole number from 1 to " + std::to_string(most);
+  const std::string why = expected + ", as " + std::to_string(config.devices) + " device" +
+                          (config.devices == 1 ? "" : "s") + " share " + std::to_string(cores) + " core" +
+                          (cores == 1 ? "" : "s");
+  read_number("HOSTCUDA_THREADS", 1, most, why.c_str(), config.threads, problem);
+  const size_t machine =
+      static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  config.memory = machine / static_cast<size_t>(config.devices);
+  read_number<size_t>("HOSTCUDA_MEMORY", 1, SIZE_MAX / 64, "a number of bytes above 0", config.memory,
+                      problem);
+  read_number("HOSTCUDA_TIMEOUT", 0.001, 1e9, "a number of seconds above 0", config.timeout, problem);
+  config.peer =
+      static_cast<PeerAccess>(read_word("HOSTCUDA_PEER", {"1", "0", "broken"},
+                                        "1, 0 (no peer access) or broken (copies deliver zeros)", problem));
+  config.checked = read_word("HOSTCUDA_CHECK", {"0", "1"}, "0 or 1", problem) == 1;
+#if defined(__SANITIZE_THREAD__)
+  config.threads = 1;  // races are told from the order of streams, not from timing; see race.h
+#endif
+  if (config.checked) config.threads = 1;  // operations run one at a time
+  return config;
+}
+
+}  // namespace
+
+const Config& config() {
+  static const Config* const config = new Config(read_config());
+  return *config;
+}
+
+}  // namespace hostcuda

@@ -1,0 +1,136 @@
+#include "parallel/collective/plan.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <map>
+
+#include "core/names.h"
+#include "kernels/check.h"
+
+namespace lockstep::parallel {
+namespace {
+
+Plan empty_plan(int ranks, int64_t count) {
+  check_sizes(ranks, count);
+  return {ranks, count, {}};
+}
+
+// Slice i of n: sizes differ by one unit at most. Long slices begin on whole 128-byte lines of floats, which
+// copies and vector loads like.
+Slice slice_of(int64_t count, int n, int i) {
+  const int64_t unit = count >= 32 * static_cast<int64_t>(n) ? 32 : 1;
+  const auto begin = [&](int64_t k) { return k == n ? count : count / unit * k / n * unit; };
+  return {begin(i), begin(i + 1)};
+}
+
+// How deep a rank sits in the tree whose node r has the children 2r + 1 and 2r + 2.
+int depth(int rank) {
+  return std::bit_width(static_cast<unsigned>(rank) + 1) - 1;
+}
+
+const std::map<std::string, Algorithm>& algorithms() {
+  static const std::map<std::string, Algorithm> table{{"star", star}, {"ring", ring}, {"tree", tree}};
+  return table;
+}
+
+}  // namespace
+
+void check_sizes(int ranks, int64_t count) {
+  if (ranks < 1 || ranks > kMostRanks)
+    throw Error(fmt::format("plan: {} ranks: there may be 1 to {}", ranks, kMostRanks));
+  if (count < 0 || count > kMostElements)
+    throw Error(fmt::format("plan: {} elements: there may be 0 to {}", count, kMostElements));
+}
+
+std::string to_string(const Transfer& t) {
+  return fmt::format("round {}: {} -> {} {} [{}, {})", t.round, t.source, t.destination,
+                     t.action == Action::add ? "add" : "copy", t.slice.begin, t.slice.end);
+}
+
+// Star: rank 0 is the hub.
+//
+//       1   2   3           rounds 0 .. n-2: the hub adds one rank's buffer after the other
+//        \  |  /            round n-1: the hub's sum goes back to all, at the same time
+//         > 0 <
+//
+// Cost: n rounds; the hub's port carries (n-1) * S bytes each way, and nobody else's is half as busy.
+Plan star(int ranks, int64_t count) {
+  Plan plan = empty_plan(ranks, count);
+  if (count == 0) return plan;
+  const Slice all{0, count};
+  for (int rank = 1; rank < ranks; ++rank) plan.transfers.push_back({rank - 1, rank, 0, all, Action::add});
+  for (int rank = 1; rank < ranks; ++rank) plan.transfers.push_back({ranks - 1, 0, rank, all, Action::copy});
+  return plan;
+}
+
+// Ring: the buffer is cut into n slices, and every rank sends to its right neighbour only, so that all links
+// are busy in every round. Rank r sends slice r, r-1, r-2, ... Four ranks, slices a b c d:
+//
+//    0 -> 1 -> 2 -> 3 -+     round      0->1  1->2  2->3  3->0
+//    ^                 |       0   add    a     b     c     d     step 0: your own slice
+//    +-----------------+       1   add    d     a     b     c     middle: what just arrived, your part in it
+//                              2   add    c     d     a     b     last add: rank 0 now holds all of b, ...
+//                              3   copy   b     c     d     a     step 0 of the second lap: the finished one
+//                              4   copy   a     b     c     d     middle: pass on the finished slice
+//                              5   copy   d     a     b     c     last: everybody holds everything
+//
+// Cost: 2(n-1) rounds; every link carries 2(n-1)/n * S bytes, and no algorithm can do with less.
+Plan ring(int ranks, int64_t count) {
+  Plan plan = empty_plan(ranks, count);
+  const int last_add = ranks - 2;
+  for (int round = 0; round < 2 * (ranks - 1); ++round) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      const int right = (rank + 1) % ranks;
+      const Slice slice = slice_of(count, ranks, (rank - round + 2 * ranks) % ranks);
+      if (slice.size() == 0) continue;  // fewer elements than ranks
+      plan.transfers.push_back({round, rank, right, slice, round <= last_add ? Action::add : Action::copy});
+    }
+  }
+  return plan;
+}
+
+// Tree: rank r has the children 2r + 1 and 2r + 2. Sums climb to the root, then the total comes down.
+//
+//           0            level by level from the deepest: the left children (odd ranks) send up, and in the
+//         /   \          next round the right ones, because a parent can add only one buffer at a time
+//        1     2         then from the root down: every parent sends to both children in one round
+//       / \   /
+//      3   4 5
+//
+// Cost: 3h rounds for h = floor(log2 n) levels below the root; an inner rank's port carries 3S bytes each
+// way.
+Plan tree(int ranks, int64_t count) {
+  Plan plan = empty_plan(ranks, count);
+  if (count == 0) return plan;
+  const Slice all{0, count};
+  const int levels = depth(ranks - 1);
+  int round = 0;
+  for (int level = levels; level > 0; --level) {
+    for (const int odd : {1, 0}) {
+      for (int rank = 1; rank < ranks; ++rank)
+        if (depth(rank) == level && rank % 2 == odd)
+          plan.transfers.push_back({round, rank, (rank - 1) / 2, all, Action::add});
+      ++round;
+    }
+  }
+  for (int level = 1; level <= levels; ++level, ++round) {
+    for (int rank = 1; rank < ranks; ++rank)
+      if (depth(rank) == level) plan.transfers.push_back({round, (rank - 1) / 2, rank, all, Action::copy});
+  }
+  return plan;
+}
+
+std::vector<std::string> algorithm_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, algorithm] : algorithms()) names.push_back(name);
+  return names;
+}
+
+Algorithm algorithm_named(const std::string& name, const std::string& option) {
+  const auto found = algorithms().find(name);
+  if (found == algorithms().end()) throw unknown_name(option, name, algorithm_names());
+  return found->second;
+}
+
+}  // namespace lockstep::parallel
