@@ -1,7 +1,7 @@
 // Fuzz target for the reader of PNG files. CTest runs it through driver.cc; libFuzzer finds more (from clang
 // 16 on; before that with the CUDA toolkit's headers in place of hostcuda's):
 //   clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. -Ihostcuda/include -o fuzz_png
-//     tests/fuzz/png_fuzz.cc apps/predict/png.cc nn/data/{file_kind,open_file,replace_file}.cc
+//     tests/fuzz/png_fuzz.cc apps/predict/png.cc nn/io/{file_kind,open_file,replace_file}.cc
 //     core/printable.cc -lfmt -lpng -lz
 //   ./fuzz_png -malloc_limit_mb=64 -max_total_time=60 NEW_FOLDER tests/fuzz/corpus/png
 #include "apps/predict/png.h"
