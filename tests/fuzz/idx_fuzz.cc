@@ -2,7 +2,7 @@
 // driver.cc; libFuzzer finds more (from clang 16 on; before that with the CUDA toolkit's headers in place of
 // hostcuda's):
 //   clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. -Ihostcuda/include -o fuzz_idx
-//     tests/fuzz/idx_fuzz.cc nn/data/{idx,file_kind,open_file}.cc core/printable.cc -lfmt -lz
+//     tests/fuzz/idx_fuzz.cc nn/data/idx.cc nn/io/{file_kind,open_file}.cc core/printable.cc -lfmt -lz
 //   ./fuzz_idx -malloc_limit_mb=64 -rss_limit_mb=2048 -max_total_time=60 NEW_FOLDER tests/fuzz/corpus/idx
 #include "nn/data/idx.h"
 #include "tests/fuzz/fuzz.h"

@@ -2,7 +2,7 @@
 // (from clang 16 on; before that with the CUDA toolkit's headers in place of hostcuda's):
 //   clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. -Ihostcuda/include -o fuzz_st
 //     tests/fuzz/safetensors_fuzz.cc
-//     nn/data/{safetensors,safetensors_header,file_kind,open_file,replace_file}.cc core/printable.cc -lfmt
+//     nn/io/{safetensors,safetensors_header,file_kind,open_file,replace_file}.cc core/printable.cc -lfmt
 //   ./fuzz_st -malloc_limit_mb=64 -max_total_time=60 NEW_FOLDER tests/fuzz/corpus/safetensors
 #include "nn/io/safetensors.h"
 
