@@ -23,17 +23,26 @@ int main(const char* program, const char* description, const Arguments& defaults
   CLI::App app(description, program);
   Arguments arguments = defaults;
   apps::use_help_format(app);
-  const CLI::Range count(1, 1'000'000);
-  app.add_option("--devices", arguments.devices, "Replicas to train")->check(CLI::Range(1, kMaxDevices));
-  app.add_option("--batch-size", arguments.batch_size, "Images a step, over all devices")->check(count);
-  app.add_option("--lr", arguments.lr, "Learning rate")->check(CLI::PositiveNumber);
-  app.add_option("--epochs", arguments.epochs, "Passes over the training images")->check(count);
+  app.add_option("--devices", arguments.devices, "Replicas to train");
+  app.add_option("--batch-size", arguments.batch_size, "Images a step, over all devices");
+  app.add_option("--lr", arguments.lr, "Learning rate");
+  app.add_option("--epochs", arguments.epochs, "Passes over the training images");
   app.add_option("--limit", arguments.limit, "Only the first N training and N test images")
-      ->check(count)
       ->default_str("all");
   app.add_option("--data-dir", arguments.data_dir, "Folder with the Fashion-MNIST files");
   if (const int exit_code = apps::parse(app, argc, argv); exit_code >= 0) return exit_code;
   return apps::report_errors(program, [&] {
+    const auto check_count = [&app](const char* option, int64_t value, int64_t most) {
+      if (app.count(option) > 0)
+        apps::check_value(value >= 1 && value <= most, option, static_cast<double>(value),
+                          fmt::format("1 to {}", most).c_str());
+    };
+    check_count("--devices", arguments.devices, kMaxDevices);
+    for (const auto& [option, value] : {std::pair<const char*, int64_t>{"--batch-size", arguments.batch_size},
+                                        {"--epochs", arguments.epochs},
+                                        {"--limit", arguments.limit}})
+      check_count(option, value, 1'000'000);
+    apps::check_value(arguments.lr > 0, "--lr", arguments.lr, "more than 0");
     train(arguments);
     return 0;
   });

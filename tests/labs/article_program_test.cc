@@ -92,10 +92,10 @@ TEST_F(ArticlePrograms, ConciseTrainsTheChaptersResNet) {
 TEST_F(ArticlePrograms, RefuseBadArgumentsInOneLine) {
   for (const char* program : {MULTI_GPU_SCRATCH, MULTI_GPU_CONCISE}) {
     SCOPED_TRACE(program);
-    expect_refusal(program, {"--devices", "0"}, 1, "--devices: Value 0 not in range");
-    expect_refusal(program, {"--epochs", "0"}, 1, "--epochs: Value 0 not in range");
-    expect_refusal(program, {"--batch-size", "many"}, 1, "--batch-size: Value many not in range 1 to");
-    expect_refusal(program, {"--lr", "-1"}, 1, "--lr");
+    expect_refusal(program, {"--devices", "0"}, 1, "--devices is 0: use 1 to ");
+    expect_refusal(program, {"--epochs", "0"}, 1, "--epochs is 0: use 1 to 1000000");
+    expect_refusal(program, {"--batch-size", "many"}, 1, "--batch-size is 'many': use a whole number");
+    expect_refusal(program, {"--lr", "-1"}, 1, "--lr is -1: use more than 0");
     expect_refusal(program, {"--epoch", "1"}, 1, "unknown argument '--epoch', did you mean '--epochs'?");
     expect_refusal(program, {"--batch-size", "101"}, 1,
                    "--batch-size is 101, but there are 100 training images: use at most that");
