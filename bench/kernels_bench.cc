@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/activation.h"
 #include "kernels/adam.h"
 #include "kernels/augment.h"
 #include "kernels/bias.h"
@@ -85,32 +86,20 @@ void scale_by_bench(benchmark::State& state) {
   measure(state, stream, 8 * n, [&] { scale_by(x, factor, y, n, stream); });
 }
 
-void relu_forward_bench(benchmark::State& state) {
+template <typename F>
+void activation_forward_bench(benchmark::State& state) {
   const int64_t n = state.range(0);
   const Stream stream;
   const Floats x(n, stream), y(n, stream);
-  measure(state, stream, 8 * n, [&] { relu_forward(x, y, n, stream); });
+  measure(state, stream, 8 * n, [&] { activation_forward<F, float>(x, y, n, stream); });
 }
 
-void relu_backward_bench(benchmark::State& state) {
+template <typename F>
+void activation_backward_bench(benchmark::State& state) {
   const int64_t n = state.range(0);
   const Stream stream;
-  const Floats y(n, stream), dy(n, stream), dx(n, stream);
-  measure(state, stream, 12 * n, [&] { relu_backward(y, dy, dx, n, stream); });
-}
-
-void sigmoid_forward_bench(benchmark::State& state) {
-  const int64_t n = state.range(0);
-  const Stream stream;
-  const Floats x(n, stream), y(n, stream);
-  measure(state, stream, 8 * n, [&] { sigmoid_forward(x, y, n, stream); });
-}
-
-void sigmoid_backward_bench(benchmark::State& state) {
-  const int64_t n = state.range(0);
-  const Stream stream;
-  const Floats y(n, stream), dy(n, stream), dx(n, stream);
-  measure(state, stream, 12 * n, [&] { sigmoid_backward(y, dy, dx, n, stream); });
+  const Floats kept(n, stream), dy(n, stream), dx(n, stream);
+  measure(state, stream, 12 * n, [&] { activation_backward<F, float>(kept, dy, dx, n, stream); });
 }
 
 void sgd_bench(benchmark::State& state) {
@@ -154,10 +143,11 @@ void element_sizes(benchmark::internal::Benchmark* b) {
 BENCHMARK(fill_bench)->Apply(element_sizes)->UseRealTime();
 BENCHMARK(add_into_bench)->Apply(element_sizes)->UseRealTime();
 BENCHMARK(scale_by_bench)->Apply(element_sizes)->UseRealTime();
-BENCHMARK(relu_forward_bench)->Apply(element_sizes)->UseRealTime();
-BENCHMARK(relu_backward_bench)->Apply(element_sizes)->UseRealTime();
-BENCHMARK(sigmoid_forward_bench)->Apply(element_sizes)->UseRealTime();
-BENCHMARK(sigmoid_backward_bench)->Apply(element_sizes)->UseRealTime();
+#define LOCKSTEP_BENCHMARK(function, F)                                                     \
+  BENCHMARK(activation_forward_bench<activations::F>)->Apply(element_sizes)->UseRealTime(); \
+  BENCHMARK(activation_backward_bench<activations::F>)->Apply(element_sizes)->UseRealTime();
+LOCKSTEP_ACTIVATIONS(LOCKSTEP_BENCHMARK)
+#undef LOCKSTEP_BENCHMARK
 BENCHMARK(adam_bench)->Apply(element_sizes)->UseRealTime();
 BENCHMARK(clip_bench)->ArgsProduct({{44426, 11175818}, {0, 1}})->UseRealTime();  // LeNet, ResNet-18
 BENCHMARK(reduce_sum_bench)->Apply(element_sizes)->UseRealTime();

@@ -18,8 +18,8 @@
 #include "core/autograd.h"
 #include "core/pool.h"
 #include "kernels/check.h"
-#include "nn/functional.h"
 #include "nn/init.h"
+#include "nn/layers.h"
 #include "nn/models/resnet.h"
 #include "nn/sgd.h"
 

@@ -1,8 +1,6 @@
-// Element kernels: fills, casts, sums, scalings and activations. Each is one expression on element i; where
-// it chooses, it selects between two values instead of branching, so that the CPU's loops vectorise.
+// Element kernels: fills, casts, sums and scalings. Each is one expression on element i.
 #include "kernels/elementwise.h"
 
-#include "kernels/exp.cuh"
 #include "kernels/float_types.h"
 #include "kernels/launch.cuh"
 
@@ -33,61 +31,18 @@ void add(const T* a, const T* b, T* y, int64_t n, cudaStream_t stream) {
 }
 
 template <typename T>
-void scale(T* x, float factor, int64_t n, cudaStream_t stream) {
-  launch_elements(stream, n, [=] __device__(int64_t i) { x[i] = from_float<T>(to_float(x[i]) * factor); });
-}
-
-template <typename T>
 void scale_by(const float* x, const float* factor, T* y, int64_t n, cudaStream_t stream) {
   launch_elements(stream, n, [=] __device__(int64_t i) { y[i] = from_float<T>(x[i] * *factor); });
-}
-
-template <typename T>
-void relu_forward(const T* x, T* y, int64_t n, cudaStream_t stream) {
-  launch_elements(stream, n, [=] __device__(int64_t i) {
-    const float v = to_float(x[i]);
-    y[i] = from_float<T>(v <= 0.0f ? 0.0f : v);  // a NaN compares false and passes
-  });
-}
-
-template <typename T>
-void relu_backward(const T* y, const T* dy, T* dx, int64_t n, cudaStream_t stream) {
-  launch_elements(stream, n, [=] __device__(int64_t i) {
-    const float gradient = to_float(dy[i]);
-    dx[i] = from_float<T>(to_float(y[i]) > 0.0f ? gradient : 0.0f);
-  });
-}
-
-template <typename T>
-void sigmoid_forward(const T* x, T* y, int64_t n, cudaStream_t stream) {
-  launch_elements(stream, n, [=] __device__(int64_t i) {
-    const float v = to_float(x[i]);
-    const float e = exp_polynomial(v < 0.0f ? v : -v);  // at most 1
-    y[i] = from_float<T>((v < 0.0f ? e : 1.0f) / (1.0f + e));
-  });
-}
-
-template <typename T>
-void sigmoid_backward(const T* y, const T* dy, T* dx, int64_t n, cudaStream_t stream) {
-  launch_elements(stream, n, [=] __device__(int64_t i) {
-    const float v = to_float(y[i]);
-    dx[i] = from_float<T>(to_float(dy[i]) * v * (1.0f - v));
-  });
 }
 
 template void cast(const float*, __nv_bfloat16*, int64_t, cudaStream_t);
 template void cast(const __nv_bfloat16*, float*, int64_t, cudaStream_t);
 
-#define LOCKSTEP_INSTANTIATE(T)                                                  \
-  template void fill(T*, float, int64_t, cudaStream_t);                          \
-  template void add_into(T*, const T*, int64_t, cudaStream_t);                   \
-  template void add(const T*, const T*, T*, int64_t, cudaStream_t);              \
-  template void scale(T*, float, int64_t, cudaStream_t);                         \
-  template void scale_by(const float*, const float*, T*, int64_t, cudaStream_t); \
-  template void relu_forward(const T*, T*, int64_t, cudaStream_t);               \
-  template void relu_backward(const T*, const T*, T*, int64_t, cudaStream_t);    \
-  template void sigmoid_forward(const T*, T*, int64_t, cudaStream_t);            \
-  template void sigmoid_backward(const T*, const T*, T*, int64_t, cudaStream_t)
+#define LOCKSTEP_INSTANTIATE(T)                                     \
+  template void fill(T*, float, int64_t, cudaStream_t);             \
+  template void add_into(T*, const T*, int64_t, cudaStream_t);      \
+  template void add(const T*, const T*, T*, int64_t, cudaStream_t); \
+  template void scale_by(const float*, const float*, T*, int64_t, cudaStream_t)
 LOCKSTEP_INSTANTIATE(float);
 LOCKSTEP_INSTANTIATE(__nv_bfloat16);
 #undef LOCKSTEP_INSTANTIATE

@@ -26,28 +26,8 @@ void add_into(T* destination, const T* source, int64_t n, cudaStream_t stream);
 template <typename T>
 void add(const T* a, const T* b, T* y, int64_t n, cudaStream_t stream);
 
-// x[i] *= factor
-template <typename T>
-void scale(T* x, float factor, int64_t n, cudaStream_t stream);
-
 // y[i] = x[i] * *factor, with the factor in device memory (a gradient that arrives as a scalar).
 template <typename T>
 void scale_by(const float* x, const float* factor, T* y, int64_t n, cudaStream_t stream);
-
-// y[i] = max(x[i], 0); NaN stays NaN.
-template <typename T>
-void relu_forward(const T* x, T* y, int64_t n, cudaStream_t stream);
-
-// dx[i] = y[i] > 0 ? dy[i] : 0, from the forward output y.
-template <typename T>
-void relu_backward(const T* y, const T* dy, T* dx, int64_t n, cudaStream_t stream);
-
-// y[i] = 1 / (1 + exp(-x[i])), without overflow for large |x|.
-template <typename T>
-void sigmoid_forward(const T* x, T* y, int64_t n, cudaStream_t stream);
-
-// dx[i] = dy[i] * y[i] * (1 - y[i]), from the forward output y.
-template <typename T>
-void sigmoid_backward(const T* y, const T* dy, T* dx, int64_t n, cudaStream_t stream);
 
 }  // namespace lockstep::kernels

@@ -1,4 +1,4 @@
-// What the operations of nn/functional.h share: checks of what they are given, and scratch memory.
+// What the operations of nn/layers.h share: checks of what they are given, and scratch memory.
 #pragma once
 
 #include <fmt/format.h>

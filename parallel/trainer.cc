@@ -13,8 +13,8 @@
 #include "kernels/softmax.h"
 #include "nn/clip.h"
 #include "nn/finite.h"
-#include "nn/functional.h"
 #include "nn/io/state_dict.h"
+#include "nn/layers.h"
 
 namespace lockstep::parallel {
 namespace {

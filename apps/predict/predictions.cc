@@ -11,7 +11,7 @@
 #include "core/autograd.h"
 #include "kernels/check.h"
 #include "nn/data/device_data.h"
-#include "nn/functional.h"
+#include "nn/layers.h"
 
 namespace lockstep::apps {
 namespace {

@@ -42,7 +42,7 @@ def lenet(variant):
 
 
 class Residual(nn.Module):
-    """relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)); see nn/residual.h."""
+    """relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)); see nn/layers/residual.h."""
 
     def __init__(self, inputs, outputs, stride, variant):
         super().__init__()

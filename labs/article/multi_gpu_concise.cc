@@ -6,7 +6,7 @@
 #include "core/autograd.h"
 #include "labs/article/d2l.h"
 #include "nn/init.h"
-#include "nn/residual.h"
+#include "nn/layers.h"
 #include "nn/sgd.h"
 #include "parallel/data_parallel.h"
 

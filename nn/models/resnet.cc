@@ -1,6 +1,6 @@
 #include "nn/models/resnet.h"
 
-#include "nn/residual.h"
+#include "nn/layers.h"
 
 namespace lockstep::nn {
 namespace {

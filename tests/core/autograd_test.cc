@@ -23,8 +23,10 @@ Tensor leaf(std::vector<float> values) {
 // y = factor * x, the smallest operation there is.
 Tensor scaled(const Tensor& x, float factor) {
   const auto times = [factor](const Tensor& from) {
-    const Tensor to = from.copy_to(from.device());
-    kernels::scale(to.data<float>(), factor, to.size(), to.device().stream());
+    const Tensor to = Tensor::empty(from.shape(), from.device());
+    const Tensor by = Tensor::from_host<float>({factor}, {1}, from.device());
+    kernels::scale_by(from.data<float>(), by.data<float>(), to.data<float>(), to.size(),
+                      to.device().stream());
     return to;
   };
   return record("scaled", times(x), {x},

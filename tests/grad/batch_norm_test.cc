@@ -1,7 +1,7 @@
 // Gradient checks for batch norm in both modes, with the addition and the ReLU that it carries out itself.
 #include <gtest/gtest.h>
 
-#include "nn/functional.h"
+#include "nn/layers.h"
 #include "tests/grad/gradient_check.h"
 
 namespace lockstep::grad {

@@ -1,9 +1,9 @@
-// A gradient check for every operation of nn/functional.h, and proof that the check itself can fail.
+// A gradient check for every operation of nn/layers.h, and proof that the check itself can fail.
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
 #include "core/autograd.h"
-#include "nn/functional.h"
+#include "nn/layers.h"
 #include "tests/grad/gradient_check.h"
 
 namespace lockstep::grad {
@@ -99,6 +99,14 @@ TEST(Gradients, ReLU) {
 
 TEST(Gradients, Sigmoid) {
   check_gradients([](const auto& in) { return nn::sigmoid(in[0]); }, random_inputs({{6, 7}}));
+}
+
+TEST(Gradients, GELU) {
+  check_gradients([](const auto& in) { return nn::gelu(in[0]); }, random_inputs({{6, 7}}));
+}
+
+TEST(Gradients, SiLU) {
+  check_gradients([](const auto& in) { return nn::silu(in[0]); }, random_inputs({{6, 7}}));
 }
 
 TEST(Gradients, FlattenAndReshape) {

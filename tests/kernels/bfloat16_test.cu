@@ -48,12 +48,7 @@ template <typename T>
 std::vector<Operation<T>> operations() {
   return {{"fill", [](auto, auto out, auto n) { fill(out, 0.37f, n, nullptr); }},
           {"add_into", [](auto a, auto out, auto n) { add_into(out, a, n, nullptr); }},
-          {"add", [](auto a, auto out, auto n) { add(a, out, out, n, nullptr); }},
-          {"scale", [](auto, auto out, auto n) { scale(out, 0.37f, n, nullptr); }},
-          {"relu_forward", [](auto a, auto out, auto n) { relu_forward(a, out, n, nullptr); }},
-          {"relu_backward", [](auto a, auto out, auto n) { relu_backward(a, out, out, n, nullptr); }},
-          {"sigmoid_forward", [](auto a, auto out, auto n) { sigmoid_forward(a, out, n, nullptr); }},
-          {"sigmoid_backward", [](auto a, auto out, auto n) { sigmoid_backward(a, out, out, n, nullptr); }}};
+          {"add", [](auto a, auto out, auto n) { add(a, out, out, n, nullptr); }}};
 }
 
 TEST(Elementwise, OverBfloat16RoundsTheFloatResultOnce) {

@@ -33,19 +33,6 @@ const std::vector<Operation>& operations() {
        [](double a, double out) { return a + out; }, 1},
       {"add in place", [](auto a, auto out, auto n) { add(a, out, out, n, nullptr); },
        [](double a, double out) { return a + out; }, 1},
-      {"scale", [](auto, auto out, auto n) { scale(out, kFactor, n, nullptr); },
-       [](double, double out) { return out * kFactor; }, 1},
-      {"relu_forward", [](auto a, auto out, auto n) { relu_forward(a, out, n, nullptr); },
-       [](double a, double) { return a <= 0 ? 0 : a; }, 0},
-      {"relu_backward in place", [](auto a, auto out, auto n) { relu_backward(a, out, out, n, nullptr); },
-       [](double a, double out) { return a > 0 ? out : 0; }, 0},
-      // The exponential is within 4 roundings, sum and quotient add one each; denormal results have fewer
-      // bits.
-      {"sigmoid_forward", [](auto a, auto out, auto n) { sigmoid_forward(a, out, n, nullptr); },
-       [](double a, double) { return 1 / (1 + std::exp(-a)); }, 6},
-      {"sigmoid_backward in place",
-       [](auto a, auto out, auto n) { sigmoid_backward(a, out, out, n, nullptr); },
-       [](double a, double out) { return out * a * (1 - a); }, 3},
   };
   return all;
 }
@@ -99,10 +86,10 @@ TEST(Elementwise, ScaleByReadsTheFactorFromTheDevice) {
 // Workers take slices of [0, n): where they begin must not change a bit.
 TEST(Elementwise, SlicesGiveTheSameBitsAsTheWhole) {
   const std::vector<float> x = random_floats(1000, -8, 8);
-  const DeviceBuffer<float> input(x), whole(x.size(), kNaN), parts(x.size(), kNaN);
-  sigmoid_forward(input.data(), whole.data(), 1000, nullptr);
+  const DeviceBuffer<float> input(x), factor(1, kFactor), whole(x.size(), kNaN), parts(x.size(), kNaN);
+  scale_by(input.data(), factor.data(), whole.data(), 1000, nullptr);
   for (int64_t begin = 0, end = 1; begin < 1000; begin = end, end = std::min<int64_t>(1000, 2 * end + 1))
-    sigmoid_forward(input.data() + begin, parts.data() + begin, end - begin, nullptr);
+    scale_by(input.data() + begin, factor.data(), parts.data() + begin, end - begin, nullptr);
   EXPECT_EQ(parts.to_host(), whole.to_host());
 }
 

@@ -12,7 +12,6 @@
 
 #include "core/autograd.h"
 #include "kernels/check.h"
-#include "nn/functional.h"
 #include "nn/layers.h"
 #include "tests/error_of.h"
 

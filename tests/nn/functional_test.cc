@@ -1,4 +1,4 @@
-#include "nn/functional.h"
+#include "nn/layers.h"
 
 #include <gtest/gtest.h>
 

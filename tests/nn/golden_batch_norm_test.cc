@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "core/autograd.h"
-#include "nn/functional.h"
+#include "nn/layers.h"
 #include "tests/golden/golden.h"
 
 namespace lockstep::nn {

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "core/autograd.h"
-#include "nn/functional.h"
+#include "nn/layers.h"
 #include "nn/models/resnet.h"
 #include "nn/sgd.h"
 #include "tests/golden/formula.h"

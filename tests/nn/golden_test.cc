@@ -9,7 +9,7 @@
 
 #include "core/autograd.h"
 #include "kernels/gather.h"
-#include "nn/functional.h"
+#include "nn/layers.h"
 #include "nn/models/lenet.h"
 #include "nn/sgd.h"
 #include "tests/golden/golden.h"

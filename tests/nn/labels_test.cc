@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/autograd.h"
-#include "nn/functional.h"
+#include "nn/layers.h"
 #include "tests/error_of.h"
 
 namespace lockstep::nn {

@@ -56,6 +56,8 @@ TEST(Overwritten, NamesTheOperationAndTheTensor) {
   EXPECT_EQ(error(conv_of, image), message("input [1, 4, 4, 2]", "conv2d"));
   EXPECT_EQ(error([&] { return relu(x); }, Tensor()), message("output [2, 3]", "relu"));
   EXPECT_EQ(error([&] { return sigmoid(x); }, Tensor()), message("output [2, 3]", "sigmoid"));
+  EXPECT_EQ(error([&] { return gelu(x); }, x), message("input [2, 3]", "gelu"));
+  EXPECT_EQ(error([&] { return silu(x); }, x), message("input [2, 3]", "silu"));
 
   const BatchNormState norm{values({2}), values({2}), values({2}, false), values({2}, false)};
   for (const bool training : {true, false}) {
@@ -190,7 +192,7 @@ TEST(Overwritten, ByWhateverWritesInPlace) {
             wanted);
   // A kernel of one's own says so itself.
   EXPECT_EQ(layers.error_after([&] {
-    kernels::scale(weight.data<float>(), 2, weight.size(), device().stream());
+    kernels::fill(weight.data<float>(), 2, weight.size(), device().stream());
     weight.mark_overwritten();
   }),
             wanted);

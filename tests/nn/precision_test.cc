@@ -6,10 +6,8 @@
 #include <random>
 
 #include "core/autograd.h"
-#include "nn/functional.h"
 #include "nn/init.h"
 #include "nn/layers.h"
-#include "nn/residual.h"
 #include "nn/sgd.h"
 #include "tests/bfloat16.h"
 
@@ -88,6 +86,8 @@ std::vector<Operation> operations() {
        {},
        [](const auto& a, const auto&) { return sigmoid(a[0]); },
        3},  // y (1 - y) of a rounded y
+      {"gelu", {images}, {}, [](const auto& a, const auto&) { return gelu(a[0]); }, 1},
+      {"silu", {images}, {}, [](const auto& a, const auto&) { return silu(a[0]); }, 1},
       {"batch_norm",
        {images, images},
        {bias, bias},

@@ -12,7 +12,6 @@
 #include "nn/io/state_dict.h"
 #include "nn/layers.h"
 #include "nn/models/lenet.h"
-#include "nn/residual.h"
 #include "tests/error_of.h"
 
 namespace lockstep::nn {

@@ -7,9 +7,8 @@
 #include <random>
 
 #include "core/autograd.h"
-#include "nn/functional.h"
 #include "nn/init.h"
-#include "nn/residual.h"
+#include "nn/layers.h"
 #include "nn/sgd.h"
 #include "tests/error_of.h"
 

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <random>
 
-#include "nn/functional.h"
 #include "nn/init.h"
+#include "nn/layers.h"
 #include "nn/models/lenet.h"
 #include "parallel/replicas.h"
 #include "tests/parallel/checksum.h"

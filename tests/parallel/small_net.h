@@ -8,10 +8,8 @@
 #include <vector>
 
 #include "core/autograd.h"
-#include "nn/functional.h"
 #include "nn/init.h"
 #include "nn/layers.h"
-#include "nn/residual.h"
 #include "parallel/data_parallel.h"
 
 namespace lockstep::parallel {

@@ -15,7 +15,6 @@
 #include "core/pool.h"
 #include "kernels/check.h"
 #include "nn/adam.h"
-#include "nn/functional.h"
 #include "nn/init.h"
 #include "nn/io/state_dict.h"
 #include "nn/layers.h"

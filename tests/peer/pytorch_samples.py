@@ -147,6 +147,15 @@ def reshape(x, shape):
     return {}, {"x": (x, as_it_is)}, as_it_is
 
 
+def gelu(x, approximate="none"):
+    need(approximate == "none", "the approximation by tanh")
+    return {}, {"x": (x, as_it_is)}, as_it_is
+
+
+def silu(x, inplace=False):
+    return {}, {"x": (x, as_it_is)}, as_it_is
+
+
 def one_input(x, memory_format=None):
     return {}, {"x": (x, as_it_is)}, as_it_is
 
@@ -160,6 +169,8 @@ OPERATIONS = {
     "nn.functional.batch_norm": batch_norm,
     "nn.functional.relu": one_input,
     "sigmoid": one_input,
+    "nn.functional.gelu": gelu,
+    "nn.functional.silu": silu,
     "nn.functional.cross_entropy": cross_entropy,
     "add": add,
     "nn.functional.dropout": dropout,

@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/autograd.h"
-#include "nn/functional.h"
 #include "nn/layers.h"
 #include "tests/peer/pytorch_peer.h"
 
@@ -58,6 +57,8 @@ const std::map<std::string, std::function<Tensor(const Sample&)>>& operations() 
        }},
       {"relu", [](const Sample& s) { return nn::relu(s.x()); }},
       {"sigmoid", [](const Sample& s) { return nn::sigmoid(s.x()); }},
+      {"gelu", [](const Sample& s) { return nn::gelu(s.x()); }},
+      {"silu", [](const Sample& s) { return nn::silu(s.x()); }},
       {"cross_entropy",
        [](const Sample& s) {
          return nn::cross_entropy(s.x(), s.inputs.at("labels"),

@@ -8,8 +8,8 @@
 #include "apps/common/models.h"
 #include "apps/common/pytorch_names.h"
 #include "core/autograd.h"
-#include "nn/functional.h"
 #include "nn/io/pytorch.h"
+#include "nn/layers.h"
 #include "nn/sgd.h"
 #include "tests/peer/pytorch_peer.h"
 

@@ -1,4 +1,4 @@
-#include "nn/residual.h"
+#include "nn/layers/residual.h"
 
 #include <fmt/format.h>
 

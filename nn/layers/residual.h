@@ -1,7 +1,8 @@
 // The residual block of ResNet-18 and -34 (He et al., 2016).
 #pragma once
 
-#include "nn/layers.h"
+#include "nn/layers/batch_norm.h"
+#include "nn/layers/conv2d.h"
 
 namespace lockstep::nn {
 

@@ -1,13 +1,15 @@
-// Batch normalisation as an operation: by the statistics of the input, of the inputs of all replicas
-// together, or by the running ones.
+// By the statistics of the input, of the inputs of all replicas together, or by the running ones.
+#include "nn/layers/batch_norm.h"
+
 #include <numeric>
 
 #include "core/autograd.h"
 #include "kernels/norm/batch_norm.h"
-#include "nn/functional.h"
+#include "nn/layers/cast.h"
 #include "nn/operation.h"
 
 namespace lockstep::nn {
+
 namespace {
 
 template <typename T>
@@ -133,6 +135,22 @@ Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training, A
        {"running mean", !training && wants_input ? mean : Tensor()},
        {"weight", x.requires_grad() ? state.weight : Tensor()},
        {"output", relu ? y : Tensor()}});
+}
+
+BatchNorm2d::BatchNorm2d(int64_t channels, const Device& device, Activation activation)
+    : activation_(activation),
+      weight_(add_parameter("weight", {channels}, device, {.constant = 1})),
+      bias_(add_parameter("bias", {channels}, device)),
+      running_mean_(add_buffer("running_mean", {channels}, device, 0)),
+      running_var_(add_buffer("running_var", {channels}, device, 1)) {}
+
+Tensor BatchNorm2d::forward(const Tensor& x, const Tensor& addend) {
+  return batch_norm(x, {weight_, bias_, running_mean_, running_var_}, training(), activation_, addend,
+                    replicas_);
+}
+
+std::string BatchNorm2d::describe() const {
+  return fmt::format("BatchNorm2d({}{})", weight_.dim(0), activation_ == Activation::relu ? ", ReLU" : "");
 }
 
 }  // namespace lockstep::nn

@@ -1,0 +1,101 @@
+#include "nn/layers/conv2d.h"
+
+#include "core/autograd.h"
+#include "kernels/conv/conv.h"
+#include "nn/layers/cast.h"
+#include "nn/operation.h"
+
+namespace lockstep::nn {
+
+namespace {
+
+template <typename T>
+Tensor conv2d_workspace(const Device& device, const kernels::Conv2dShape& shape, kernels::ConvPass pass) {
+  return workspace(device, kernels::conv2d_workspace_bytes<T>(device.math(), shape, pass));
+}
+
+}  // namespace
+
+Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, int stride, int padding) {
+  check_rank("conv2d", input, 4);
+  check_rank("conv2d", weight, 4);
+  if (stride < 1 || padding < 0)
+    throw Error(fmt::format("conv2d: stride {} and padding {}: use a positive stride and no negative padding",
+                            stride, padding));
+  if (weight.dim(3) != input.dim(3))
+    throw Error(fmt::format("conv2d: input {} has {} channels, weight {} expects {}",
+                            to_string(input.shape()), input.dim(3), to_string(weight.shape()),
+                            weight.dim(3)));
+  const kernels::Conv2dShape shape{input.dim(0),
+                                   static_cast<int>(input.dim(1)),
+                                   static_cast<int>(input.dim(2)),
+                                   static_cast<int>(input.dim(3)),
+                                   static_cast<int>(weight.dim(0)),
+                                   static_cast<int>(weight.dim(1)),
+                                   static_cast<int>(weight.dim(2)),
+                                   stride,
+                                   padding};
+  if (shape.height + 2 * padding < shape.kernel_height || shape.width + 2 * padding < shape.kernel_width)
+    throw Error(fmt::format("conv2d: weight {} does not fit into {} with padding {}",
+                            to_string(weight.shape()), to_string(input.shape()), padding));
+  if (bias.defined()) check_bias("conv2d", bias, shape.out_channels);
+  check_device("conv2d", input, weight, "weight");
+
+  const Device device = input.device();
+  const DeviceGuard guard(device);
+  const DType type = operand_type(device);
+  const Tensor x = cast(input, type);
+  const Tensor w = converted(weight.detach(), type);
+  const Tensor y =
+      Tensor::empty({shape.batch, shape.out_height(), shape.out_width(), shape.out_channels}, device, type);
+  for_float_type("conv2d", type, [&]<typename T>(T) {
+    const Tensor scratch = conv2d_workspace<T>(device, shape, kernels::ConvPass::forward);
+    kernels::conv2d_forward(device.math(), shape, x.data<T>(), w.data<T>(),
+                            bias.defined() ? bias.data<float>() : nullptr, y.data<T>(),
+                            scratch.data<uint8_t>());
+  });
+
+  const bool want_dx = x.requires_grad(), want_dw = weight.requires_grad();
+  return record(
+      "conv2d", y, {x, weight, bias},
+      [x = x.detach(), w, shape, want_dx, want_dw, want_db = bias.defined(),
+       w_type = weight.dtype()](const Tensor& dy) {
+        const Device on = x.device();
+        const DeviceGuard here(on);
+        Tensor dx, dw;
+        for_float_type("conv2d", x.dtype(), [&]<typename T>(T) {
+          if (want_dx) {
+            dx = Tensor::empty(x.shape(), on, x.dtype());
+            const Tensor scratch = conv2d_workspace<T>(on, shape, kernels::ConvPass::backward_data);
+            kernels::conv2d_backward_data(on.math(), shape, dy.data<T>(), w.data<T>(), dx.data<T>(),
+                                          scratch.data<uint8_t>());
+          }
+          if (want_dw) {
+            dw = Tensor::empty(w.shape(), on);
+            const Tensor scratch = conv2d_workspace<T>(on, shape, kernels::ConvPass::backward_filter);
+            kernels::conv2d_backward_filter(on.math(), shape, x.data<T>(), dy.data<T>(), dw.data<float>(),
+                                            scratch.data<uint8_t>());
+            dw = converted(dw, w_type);
+          }
+        });
+        return std::vector<Tensor>{dx, dw, want_db ? bias_gradient(dy, shape.out_channels) : Tensor()};
+      },
+      {{"input", want_dw ? x : Tensor()}, {"weight", want_dx ? w : Tensor()}});
+}
+
+Conv2d::Conv2d(int64_t in, int64_t out, int kernel, const Device& device, Window window, Bias bias)
+    : window_(window),
+      weight_(add_parameter("weight", {out, kernel, kernel, in}, device,
+                            {in * kernel * kernel, out * kernel * kernel})),
+      bias_(bias == Bias::learned ? &add_parameter("bias", {out}, device) : nullptr) {}
+
+Tensor Conv2d::forward(const Tensor& x) {
+  return conv2d(x, weight_, bias_ != nullptr ? *bias_ : Tensor(), window_.stride, window_.padding);
+}
+
+std::string Conv2d::describe() const {
+  return fmt::format("Conv2d({} -> {}, {}x{}{}{})", weight_.dim(3), weight_.dim(0), weight_.dim(1),
+                     weight_.dim(2), describe_window(window_, 1), bias_ == nullptr ? ", no bias" : "");
+}
+
+}  // namespace lockstep::nn
