@@ -59,6 +59,7 @@ void Module::add_child(const std::string& name, std::shared_ptr<Module> child) {
     throw Error(fmt::format("a layer named '{}' would contain itself: add another one", name));
   if (!training_) child->eval();
   child->set_replica(replica_);
+  child->set_group(group_);
   children_.emplace_back(name, std::move(child));
 }
 
@@ -69,11 +70,14 @@ void Module::visit(const std::string& prefix,
 }
 
 std::vector<Module*> Module::all_modules() {
-  std::vector<Module*> all{this};
-  std::unordered_set<Module*> seen{this};
-  for (size_t i = 0; i < all.size(); ++i)
-    for (const auto& [name, child] : all[i]->children_)
-      if (seen.insert(child.get()).second) all.push_back(child.get());
+  std::vector<Module*> all;
+  std::unordered_set<Module*> seen;
+  const std::function<void(Module&)> add = [&](Module& module) {
+    if (!seen.insert(&module).second) return;
+    all.push_back(&module);
+    for (const auto& [name, child] : module.children_) add(*child);
+  };
+  add(*this);
   return all;
 }
 
@@ -109,6 +113,34 @@ void Module::train(bool on) {
 
 void Module::set_replica(int replica) {
   for (Module* module : all_modules()) module->replica_ = replica;
+}
+
+void Module::set_group(const std::shared_ptr<collective::Group>& group) {
+  for (Module* module : all_modules()) module->group_ = group;
+}
+
+std::vector<Tensor> Module::combine_own_buffers(const std::vector<std::vector<Tensor>>& replicas,
+                                                const std::vector<int64_t>& /*rows*/) const {
+  std::vector<Tensor> combined;
+  for (const Tensor& own : replicas[0]) combined.push_back(own.copy_to(own.device()));
+  return combined;
+}
+
+std::vector<Tensor> combine_buffers(const std::vector<std::shared_ptr<Module>>& replicas,
+                                    const std::vector<int64_t>& rows) {
+  std::vector<std::vector<Module*>> modules;  // by replica
+  for (const auto& replica : replicas) modules.push_back(replica->all_modules());
+  std::vector<Tensor> combined;
+  for (size_t m = 0; m < modules[0].size(); ++m) {
+    std::vector<std::vector<Tensor>> buffers;  // of this module, by replica
+    for (const auto& replica : modules) {
+      buffers.emplace_back();
+      for (const Buffer& buffer : replica[m]->buffers_) buffers.back().push_back(buffer.value);
+    }
+    for (Tensor& value : modules[0][m]->combine_own_buffers(buffers, rows))
+      combined.push_back(std::move(value));
+  }
+  return combined;
 }
 
 EvaluationMode::EvaluationMode(Module& module) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "parallel/collective/group.h"
 
 namespace lockstep::nn {
 
@@ -78,11 +79,20 @@ class Module {
   // DataParallel says so; a module alone is replica 0.
   void set_replica(int replica);
   int replica() const { return replica_; }
+  // The replicas with which this module, and all below it, takes the statistics of a batch; null (the start):
+  // it looks at its own rows alone.
+  void set_group(const std::shared_ptr<collective::Group>& group);
+  const std::shared_ptr<collective::Group>& group() const { return group_; }
 
   // Child modules with their names, in order.
   const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& children() const { return children_; }
 
  protected:
+  // How the buffers of this module itself become one over its replicas: replicas[r][b] is buffer b, in the
+  // order of add_buffer, of replica r, which has seen rows[r] rows in training since they were one. Replica 0
+  // is this. Returns new tensors on its device. Unless overridden: what replica 0 has.
+  virtual std::vector<Tensor> combine_own_buffers(const std::vector<std::vector<Tensor>>& replicas,
+                                                  const std::vector<int64_t>& rows) const;
   // Starts as its constant. The returned reference stays valid, and follows set_parameters.
   Tensor& add_parameter(const std::string& name, const Shape& shape, const Device& device, Start start = {});
   Tensor add_buffer(const std::string& name, const Shape& shape, const Device& device, float start);
@@ -95,10 +105,12 @@ class Module {
 
  private:
   friend class EvaluationMode;
+  friend std::vector<Tensor> combine_buffers(const std::vector<std::shared_ptr<Module>>& replicas,
+                                             const std::vector<int64_t>& rows);
   // Calls visit(prefix, module) for this module and all below it, in order, in every place where they are.
   void visit(const std::string& prefix,
              const std::function<void(const std::string&, const Module&)>& visitor) const;
-  // This module and all below it, each once.
+  // This module and all below it, each once, in the order of visit.
   std::vector<Module*> all_modules();
   // What all modules have in `list`, each once or under all names.
   template <typename List>
@@ -110,7 +122,14 @@ class Module {
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
   bool training_ = true;
   int replica_ = 0;
+  std::shared_ptr<collective::Group> group_;
 };
+
+// One value for each buffer of replicas that are alike, as each module says (Module::combine_own_buffers), on
+// the device of replica 0, in the order of named_buffers(). rows[r]: what replica r has seen in training
+// since they were one.
+std::vector<Tensor> combine_buffers(const std::vector<std::shared_ptr<Module>>& replicas,
+                                    const std::vector<int64_t>& rows);
 
 // While one lives, `module` evaluates; afterwards it, and each module below it, is in the mode it had before.
 class EvaluationMode {

@@ -8,9 +8,7 @@
 
 #include "core/autograd.h"
 #include "kernels/check.h"
-#include "kernels/norm/batch_norm.h"
 #include "nn/io/state_dict.h"
-#include "nn/layers.h"
 #include "parallel/replicas.h"
 
 namespace lockstep::parallel {
@@ -109,8 +107,8 @@ std::vector<std::vector<Tensor>> parameters_of(const std::vector<std::shared_ptr
 }
 
 // Rows of a batch, [begin, end) to a replica.
-std::vector<Slice> rows_of_shards(int64_t rows, size_t replicas) {
-  std::vector<Slice> slices;
+std::vector<collective::Slice> rows_of_shards(int64_t rows, size_t replicas) {
+  std::vector<collective::Slice> slices;
   int64_t begin = 0;
   for (const int64_t size : split_sizes(rows, static_cast<int>(replicas))) {
     slices.push_back({begin, begin + size});
@@ -120,13 +118,14 @@ std::vector<Slice> rows_of_shards(int64_t rows, size_t replicas) {
 }
 
 // Rows of `whole`, on `device`: a view where they are there already.
-Tensor shard_of(const Tensor& whole, const Slice& rows, const Device& device) {
+Tensor shard_of(const Tensor& whole, const collective::Slice& rows, const Device& device) {
   const Tensor shard = whole.slice(rows.begin, rows.end);
   return shard.device() == device ? shard : shard.copy_to(device);
 }
 
 // Rows of shards put together on `device`, in order; parts[r] is undefined where rows[r] is empty.
-Tensor gather(const std::vector<Tensor>& parts, const std::vector<Slice>& rows, const Device& device) {
+Tensor gather(const std::vector<Tensor>& parts, const std::vector<collective::Slice>& rows,
+              const Device& device) {
   Tensor first;  // an empty shard may come before it
   for (size_t r = 0; r < parts.size(); ++r) {
     if (!parts[r].defined()) continue;
@@ -147,12 +146,6 @@ Tensor gather(const std::vector<Tensor>& parts, const std::vector<Slice>& rows, 
   return whole;
 }
 
-// All batch norms of `module` and below it.
-void visit_norms(nn::Module& module, const std::function<void(nn::BatchNorm2d&)>& visitor) {
-  if (auto* norm = dynamic_cast<nn::BatchNorm2d*>(&module)) visitor(*norm);
-  for (const auto& [name, child] : module.children()) visit_norms(*child, visitor);
-}
-
 // True where `module` or one below it is in training.
 bool trains(const nn::Module& module) {
   return module.training() || std::any_of(module.children().begin(), module.children().end(),
@@ -166,20 +159,6 @@ std::vector<std::vector<nn::Buffer>> buffers_of(const std::vector<std::shared_pt
   return buffers;
 }
 
-// Pairs of buffers: a running_mean and the running_var beside it.
-std::vector<std::pair<size_t, size_t>> running_pairs(const std::vector<nn::Buffer>& buffers) {
-  static const std::string kMean = "running_mean", kVariance = "running_var";
-  std::map<std::string, size_t> index;
-  for (size_t b = 0; b < buffers.size(); ++b) index[buffers[b].name] = b;
-  std::vector<std::pair<size_t, size_t>> pairs;
-  for (const auto& [name, b] : index) {
-    if (!name.ends_with(kMean)) continue;
-    const auto other = index.find(name.substr(0, name.size() - kMean.size()) + kVariance);
-    if (other != index.end()) pairs.emplace_back(b, other->second);
-  }
-  return pairs;
-}
-
 }  // namespace
 
 DataParallel::DataParallel(const MakeModule& make, const std::vector<Device>& devices,
@@ -190,11 +169,9 @@ DataParallel::DataParallel(const MakeModule& make, const std::vector<Device>& de
       rows_(devices.size(), 0) {
   broadcast();
   if (options.statistics == BatchStatistics::shard || replicas_.size() == 1) return;
-  threads_ = std::make_shared<ReplicaThreads>(devices, options.algorithm);
-  for (size_t r = 0; r < replicas_.size(); ++r) {
-    const auto statistics = ReplicaThreads::statistics_of(threads_, r);
-    visit_norms(*replicas_[r], [&statistics](nn::BatchNorm2d& norm) { norm.synchronise(statistics); });
-  }
+  threads_ = std::make_shared<collective::ThreadGroup>(devices, options.algorithm);
+  for (size_t r = 0; r < replicas_.size(); ++r)
+    replicas_[r]->set_group(collective::ThreadGroup::of_rank(threads_, r));
 }
 
 void DataParallel::broadcast() {
@@ -211,7 +188,7 @@ void DataParallel::broadcast() {
 Tensor DataParallel::operator()(const Tensor& x) {
   if (x.shape().empty() || x.dim(0) == 0)
     throw Error(fmt::format("DataParallel: a batch of shape {} has no rows", to_string(x.shape())));
-  const std::vector<Slice> rows = rows_of_shards(x.dim(0), replicas_.size());
+  const std::vector<collective::Slice> rows = rows_of_shards(x.dim(0), replicas_.size());
   std::vector<Tensor> shards;
   for (size_t r = 0; r < replicas_.size(); ++r) {
     shards.push_back(shard_of(x.detach(), rows[r], devices_[r]));
@@ -264,8 +241,7 @@ std::vector<Tensor> DataParallel::forward(const std::vector<Tensor>& shards) {
     if (!threads_ || runs[r]) continue;
     const std::vector<nn::Buffer> buffers = replicas_[r]->named_buffers();
     const std::vector<nn::Buffer> others = replicas_[first]->named_buffers();
-    for (const auto& [mean, variance] : running_pairs(buffers))
-      for (const size_t b : {mean, variance}) buffers[b].value.copy_from(others[b].value);
+    for (size_t b = 0; b < buffers.size(); ++b) buffers[b].value.copy_from(others[b].value);
   }
   return outputs;
 }
@@ -302,23 +278,7 @@ void DataParallel::train(bool on) {
 }
 
 std::vector<Tensor> DataParallel::combined_buffers() const {
-  const auto buffers = buffers_of(replicas_);
-  std::vector<Tensor> combined;
-  for (const nn::Buffer& buffer : buffers[0]) combined.push_back(buffer.value.copy_to(devices_[0]));
-  const DeviceGuard guard(devices_[0]);
-  for (const auto& [mean, variance] : running_pairs(buffers[0])) {
-    const int64_t channels = combined[mean].size();
-    const auto replicas = static_cast<int64_t>(replicas_.size());
-    const Tensor statistics = Tensor::empty({replicas, 2, channels}, devices_[0]);
-    const Tensor lines = statistics.reshape({replicas * 2, channels});
-    for (int64_t r = 0; r < replicas; ++r)
-      for (const auto& [line, b] : {std::pair{2 * r, mean}, std::pair{2 * r + 1, variance}})
-        lines.slice(line, line + 1).reshape({channels}).copy_from(buffers[r][b].value);
-    kernels::batch_norm_combine_running(static_cast<int>(channels), rows_, statistics.data<float>(),
-                                        combined[mean].data<float>(), combined[variance].data<float>(),
-                                        devices_[0].stream());
-  }
-  return combined;
+  return nn::combine_buffers(replicas_, rows_);
 }
 
 void DataParallel::combine_buffers() {

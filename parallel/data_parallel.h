@@ -8,8 +8,8 @@
 
 #include "nn/module.h"
 #include "nn/optimizer.h"
+#include "parallel/collective/thread_group.h"
 #include "parallel/replica_gradients.h"
-#include "parallel/replica_threads.h"
 
 namespace lockstep::parallel {
 
@@ -23,7 +23,7 @@ enum class BatchStatistics {
 };
 
 struct DataParallelOptions {
-  Algorithm algorithm = ring;
+  collective::Algorithm algorithm = collective::ring;
   BatchStatistics statistics = BatchStatistics::shard;
   DType reduce_in = DType::float32;  // or bfloat16: what gradients are summed over the replicas in
 };
@@ -85,15 +85,13 @@ class DataParallel {
   // Copies parameters and buffers of replica 0 into the others: after values were loaded into it.
   void broadcast();
 
-  // Makes the running statistics of batch norms one: mean and variance over the rows that each replica has
-  // normalised since the last time, written into all replicas; those of a frozen norm, which are equal, stay
-  // as they are. Other buffers get replica 0's value. Call it
-  // at the end of each epoch, before evaluation. Nothing changes where no replica has normalised anything
-  // since.
+  // Makes the buffers one, in all replicas, as each module says: a batch norm's running statistics become
+  // those over the rows that each replica has seen since the last time; a buffer without a rule gets replica
+  // 0's value. Call it at the end of each epoch, before evaluation. Nothing changes where no replica has seen
+  // anything since.
   void combine_buffers();
-  // Those values without writing them, on devices()[0], in the order of named_buffers(): for each pair
-  // running_mean and running_var what kernels::batch_norm_combine_running says, with the rows of each
-  // replica.
+  // Those values without writing them, on devices()[0], in the order of named_buffers()
+  // (nn::combine_buffers).
   std::vector<Tensor> combined_buffers() const;
   // What a file for everybody holds: nn::state_dict(module()) with the combined running statistics.
   std::vector<data::HostTensor> state_dict() const;
@@ -106,7 +104,7 @@ class DataParallel {
 
   std::vector<std::shared_ptr<nn::Module>> replicas_;
   std::vector<Device> devices_;
-  std::shared_ptr<ReplicaThreads> threads_;  // null where replicas do not wait for each other
+  std::shared_ptr<collective::ThreadGroup> threads_;  // null where replicas do not wait for each other
   ReplicaGradients gradients_;
   int no_sync_ = 0;
   std::vector<int64_t> rows_;

@@ -11,7 +11,8 @@
 namespace lockstep::parallel {
 
 ReplicaGradients::ReplicaGradients(std::vector<std::vector<Tensor>> parameters,
-                                   const std::vector<Device>& devices, Algorithm algorithm, DType reduce_in)
+                                   const std::vector<Device>& devices, collective::Algorithm algorithm,
+                                   DType reduce_in)
     : parameters_(std::move(parameters)), allreduce_(devices, algorithm) {
   for (const std::vector<Tensor>& replica : parameters_) {
     if (!replica.empty()) arenas_.push_back(nn::gradient_arena(replica));

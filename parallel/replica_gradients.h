@@ -14,7 +14,7 @@ class ReplicaGradients {
   // parameters[r] are those of replica r, on devices[r]; their gradients become ranges of arena r. With
   // `reduce_in` bfloat16, sums are of rounded gradients and are rounded, and half as many bytes travel.
   ReplicaGradients(std::vector<std::vector<Tensor>> parameters, const std::vector<Device>& devices,
-                   Algorithm algorithm, DType reduce_in = DType::float32);
+                   collective::Algorithm algorithm, DType reduce_in = DType::float32);
 
   void zero();
   // Call before every backward: makes the arenas take what it adds.
@@ -35,7 +35,7 @@ class ReplicaGradients {
   std::vector<std::vector<Tensor>> ranges_;  // by replica and parameter: its place in the arena
   std::vector<Tensor> arenas_;
   std::vector<Tensor> rounded_;  // what travels instead of the arenas; empty where they do
-  Allreduce allreduce_;
+  collective::Allreduce allreduce_;
   bool reduced_ = true;
   bool zero_ = true;  // nothing was added since zero()
 };

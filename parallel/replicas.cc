@@ -76,7 +76,7 @@ Shards split_batch(const Tensor& x, const Tensor& y, const std::vector<Device>& 
 std::vector<Tensor> train_batch(const Tensor& x, const Tensor& y,
                                 const std::vector<std::vector<Tensor>>& device_params,
                                 const std::vector<Device>& devices, float lr, const Network& net,
-                                const Loss& loss, Algorithm algorithm) {
+                                const Loss& loss, collective::Algorithm algorithm) {
   check_replicas(device_params, devices);
   if (x.dim(0) == 0) throw Error("train_batch: the batch has no rows");
   const auto [x_shards, y_shards] = split_batch(x, y, devices);
@@ -98,7 +98,7 @@ std::vector<Tensor> train_batch(const Tensor& x, const Tensor& y,
       if (!param.grad().defined()) param.set_grad(Tensor::zeros(param.shape(), devices[i], param.dtype()));
       gradients.push_back(param.grad());
     }
-    allreduce(gradients, algorithm);
+    collective::allreduce(gradients, algorithm);
   }
 
   // All replicas take the same step; the sum is divided once, by the rows of the whole batch.

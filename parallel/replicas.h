@@ -41,7 +41,7 @@ using Loss = std::function<Tensor(const Tensor& y_hat, const Tensor& y)>;
 std::vector<Tensor> train_batch(const Tensor& x, const Tensor& y,
                                 const std::vector<std::vector<Tensor>>& device_params,
                                 const std::vector<Device>& devices, float lr, const Network& net,
-                                const Loss& loss, Algorithm algorithm = ring);
+                                const Loss& loss, collective::Algorithm algorithm = collective::ring);
 
 // Compares all replicas with the first one, bit by bit, and describes the first difference: "fc1.weight[17]:
 // replica 0 has 0x3f800000 (1), replica 2 has 0x3f800001 (1.0000001)". Nothing where all are equal. names[i]

@@ -17,7 +17,7 @@ namespace lockstep::parallel {
 // How to train, beside the learning rate, which is given anew at each step.
 struct TrainerSettings {
   nn::MakeOptimizer make_optimizer;  // called once a replica
-  Algorithm algorithm = ring;
+  collective::Algorithm algorithm = collective::ring;
   float label_smoothing = 0;
   float max_gradient_norm = 0;  // longer gradients are clipped to it (nn/clip.h); 0: none are
   BatchStatistics statistics = BatchStatistics::shard;

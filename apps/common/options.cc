@@ -1,8 +1,11 @@
 #include "apps/common/options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+
+#include "parallel/collective/plan.h"
 
 namespace lockstep::apps {
 namespace {
@@ -17,7 +20,8 @@ void add_device_options(CLI::App& app, Options& options) {
          "Train on this many devices. With fewer physical ones, several share one, and the program says so.")
       ->group(group);
   app.add_option("--allreduce", options.allreduce,
-                 "How gradients are summed over the devices: ring, tree or star.")
+                 fmt::format("How gradients are summed over the devices: {}.",
+                             fmt::join(collective::algorithm_names(), ", ")))
       ->group(group);
   app.add_option(
          "--math", options.math,

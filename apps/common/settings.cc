@@ -130,7 +130,7 @@ Settings validate(const Options& options) {
                                                {"bf16", kernels::Precision::bf16}}),
       .reduce_in = choose<DType>("--reduce-in", options.reduce_in,
                                  {{"fp32", DType::float32}, {"bf16", DType::bfloat16}}),
-      .allreduce = parallel::algorithm_named(options.allreduce, "--allreduce"),
+      .allreduce = collective::algorithm_named(options.allreduce, "--allreduce"),
       .statistics =
           options.sync_batch_norm ? parallel::BatchStatistics::batch : parallel::BatchStatistics::shard,
       .init = choose<nn::Init>(

@@ -16,7 +16,7 @@ struct Settings {
   kernels::Math math;
   kernels::Precision precision;
   DType reduce_in;
-  parallel::Algorithm allreduce;
+  collective::Algorithm allreduce;
   parallel::BatchStatistics statistics;
   nn::Init init;
   nn::MakeOptimizer make_optimizer;

@@ -17,22 +17,22 @@ T* data_or_null(const Tensor& tensor) {
   return tensor.defined() ? tensor.data<T>() : nullptr;
 }
 
-// The statistics of the x of all replicas: each fills its own slot, so that the sum of the slots holds all.
+// The statistics of the x of all ranks: each fills its own slot, so that the sum of the slots holds all.
 // Returns how many rows that are.
 int64_t statistics_of_all(const kernels::BatchNormShape& shape, const Tensor& x, const BatchNormState& state,
-                          const Tensor& mean, const Tensor& inverse, ReplicaStatistics& replicas) {
+                          const Tensor& mean, const Tensor& inverse, collective::Group& group) {
   const Device device = x.device();
-  const std::vector<int64_t> rows = replicas.gather(shape.rows);
+  const std::vector<int64_t> rows = group.all_gather(shape.rows);
   const Tensor slots = Tensor::zeros({static_cast<int64_t>(rows.size()), 2, shape.channels}, device);
   {
-    const Tensor own = slots.slice(replicas.rank(), replicas.rank() + 1);
+    const Tensor own = slots.slice(group.rank(), group.rank() + 1);
     const Tensor scratch = workspace(device, batch_norm_workspace_bytes(shape));
     for_float_type("batch_norm", x.dtype(), [&]<typename T>(T) {
       batch_norm_shard_statistics(shape, x.data<T>(), own.data<float>(), scratch.data<uint8_t>(),
                                   device.stream());
     });
   }
-  replicas.sum(slots);
+  group.all_reduce(slots);
   kernels::batch_norm_merge_statistics(shape.channels, {}, rows, slots.data<float>(), mean.data<float>(),
                                        inverse.data<float>(), state.running_mean.data<float>(),
                                        state.running_var.data<float>(), device.stream());
@@ -42,7 +42,7 @@ int64_t statistics_of_all(const kernels::BatchNormShape& shape, const Tensor& x,
 }  // namespace
 
 Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training, Activation activation,
-                  const Tensor& added, const std::shared_ptr<ReplicaStatistics>& replicas) {
+                  const Tensor& added, const std::shared_ptr<collective::Group>& group) {
   check_rank("batch_norm", x, 4);
   const int64_t channels = x.dim(3);
   if (state.weight.shape() != Shape{channels})
@@ -62,12 +62,12 @@ Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training, A
   const kernels::BatchNormShape shape{x.dim(0) * x.dim(1) * x.dim(2), static_cast<int>(channels)};
   const kernels::BatchNormSettings settings;
   const Tensor inverse = Tensor::empty({channels}, device);
-  const bool together = training && replicas;
+  const bool together = training && group;
   int64_t rows_of_all = shape.rows;
   Tensor mean = state.running_mean;
   if (together) {
     mean = Tensor::empty({channels}, device);
-    rows_of_all = statistics_of_all(shape, x, state, mean, inverse, *replicas);
+    rows_of_all = statistics_of_all(shape, x, state, mean, inverse, *group);
   } else if (training) {
     mean = Tensor::empty({channels}, device);
     const Tensor scratch = workspace(device, batch_norm_workspace_bytes(shape));
@@ -98,7 +98,7 @@ Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training, A
   return record(
       "batch_norm", y, {x, state.weight, state.bias, addend},
       [x = x.detach(), y = relu ? y : Tensor(), mean, inverse, weight = state.weight.detach(), shape, mode,
-       rows_of_all, replicas = together ? replicas : nullptr,
+       rows_of_all, group = together ? group : nullptr,
        want_addend = addend.defined() && addend.requires_grad()](const Tensor& dy) {
         const Device on = x.device();
         const DeviceGuard here(on);
@@ -111,13 +111,13 @@ Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training, A
                                    scratch.data<uint8_t>(), on.stream());
         });
         Tensor dweight_of_all = dweight, dbias_of_all = dbias;
-        if (replicas) {
+        if (group) {
           const Tensor sums = Tensor::empty({2, shape.channels}, on);
           dweight_of_all = sums.slice(0, 1).reshape(weight.shape());
           dbias_of_all = sums.slice(1, 2).reshape(weight.shape());
           dweight_of_all.copy_from(dweight);
           dbias_of_all.copy_from(dbias);
-          replicas->sum(sums);
+          group->all_reduce(sums);
         }
         const Tensor dx = Tensor::empty(x.shape(), on, x.dtype());
         // Without a ReLU the addend's gradient is dy itself.
@@ -146,7 +146,26 @@ BatchNorm2d::BatchNorm2d(int64_t channels, const Device& device, Activation acti
 
 Tensor BatchNorm2d::forward(const Tensor& x, const Tensor& addend) {
   return batch_norm(x, {weight_, bias_, running_mean_, running_var_}, training(), activation_, addend,
-                    replicas_);
+                    group());
+}
+
+std::vector<Tensor> BatchNorm2d::combine_own_buffers(const std::vector<std::vector<Tensor>>& replicas,
+                                                     const std::vector<int64_t>& rows) const {
+  const Device device = running_mean_.device();
+  const DeviceGuard guard(device);
+  const int64_t channels = running_mean_.size();
+  const auto count = static_cast<int64_t>(replicas.size());
+  const Tensor statistics = Tensor::empty({count, 2, channels}, device);
+  for (int64_t r = 0; r < count; ++r)
+    for (int64_t b = 0; b < 2; ++b)  // the running mean, then the running variance
+      statistics.reshape({count * 2, channels})
+          .slice(2 * r + b, 2 * r + b + 1)
+          .reshape({channels})
+          .copy_from(replicas[static_cast<size_t>(r)][static_cast<size_t>(b)]);
+  const Tensor mean = running_mean_.copy_to(device), variance = running_var_.copy_to(device);
+  kernels::batch_norm_combine_running(static_cast<int>(channels), rows, statistics.data<float>(),
+                                      mean.data<float>(), variance.data<float>(), device.stream());
+  return {mean, variance};
 }
 
 std::string BatchNorm2d::describe() const {

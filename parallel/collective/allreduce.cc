@@ -10,7 +10,7 @@
 #include "kernels/elementwise.h"
 #include "parallel/collective/checker.h"
 
-namespace lockstep::parallel {
+namespace lockstep::collective {
 namespace {
 
 // A stream or an event on a device.
@@ -182,4 +182,4 @@ void allreduce(const std::vector<Tensor>& data, Algorithm algorithm) {
   (*found)(data);
 }
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::collective

@@ -14,7 +14,7 @@
 #include "core/tensor.h"
 #include "parallel/collective/plan.h"
 
-namespace lockstep::parallel {
+namespace lockstep::collective {
 
 // Writes the sum of all elements of `data` into every one of them (float32 or bfloat16, one shape, each on a
 // device of its own; rank i is data[i]). Each addition is done in float and rounded to the type. It takes
@@ -66,4 +66,4 @@ class Allreduce {
   std::mutex mutex_;
 };
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::collective

@@ -7,7 +7,7 @@
 
 #include "kernels/check.h"
 
-namespace lockstep::parallel {
+namespace lockstep::collective {
 namespace {
 
 // The ranks whose values are in a sum.
@@ -142,4 +142,4 @@ void check(const Plan& plan) {
   Checker(plan).run();
 }
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::collective

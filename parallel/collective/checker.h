@@ -4,7 +4,7 @@
 
 #include "parallel/collective/plan.h"
 
-namespace lockstep::parallel {
+namespace lockstep::collective {
 
 // Throws Error with the first violation, in words, unless
 //   - every transfer is in bounds, not empty, and between two different ranks, and rounds never fall;
@@ -14,4 +14,4 @@ namespace lockstep::parallel {
 //   - every rank ends with every rank's contribution to every element.
 void check(const Plan& plan);
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::collective

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <map>
 
 #include "core/names.h"
 #include "kernels/check.h"
 
-namespace lockstep::parallel {
+namespace lockstep::collective {
 namespace {
 
 Plan empty_plan(int ranks, int64_t count) {
@@ -27,11 +26,6 @@ Slice slice_of(int64_t count, int n, int i) {
 // How deep a rank sits in the tree whose node r has the children 2r + 1 and 2r + 2.
 int depth(int rank) {
   return std::bit_width(static_cast<unsigned>(rank) + 1) - 1;
-}
-
-const std::map<std::string, Algorithm>& algorithms() {
-  static const std::map<std::string, Algorithm> table{{"star", star}, {"ring", ring}, {"tree", tree}};
-  return table;
 }
 
 }  // namespace
@@ -65,28 +59,32 @@ Plan star(int ranks, int64_t count) {
 }
 
 // Ring: the buffer is cut into n slices, and every rank sends to its right neighbour only, so that all links
-// are busy in every round. Rank r sends slice r, r-1, r-2, ... Four ranks, slices a b c d:
+// are busy in every round. Two laps: the reduce-scatter leaves the finished slice r + 1 in rank r, the
+// all-gather carries it to all. Four ranks, slices a b c d:
 //
 //    0 -> 1 -> 2 -> 3 -+     round      0->1  1->2  2->3  3->0
-//    ^                 |       0   add    a     b     c     d     step 0: your own slice
-//    +-----------------+       1   add    d     a     b     c     middle: what just arrived, your part in it
-//                              2   add    c     d     a     b     last add: rank 0 now holds all of b, ...
-//                              3   copy   b     c     d     a     step 0 of the second lap: the finished one
-//                              4   copy   a     b     c     d     middle: pass on the finished slice
-//                              5   copy   d     a     b     c     last: everybody holds everything
+//    ^                 |       0   add    a     b     c     d     reduce-scatter: first your own slice,
+//    +-----------------+       1   add    d     a     b     c     then what just arrived, with your part in
+//    it
+//                              2   add    c     d     a     b     now rank 0 holds all of b, ...
+//                              3   copy   b     c     d     a     all-gather: first the slice you finished,
+//                              4   copy   a     b     c     d     then what just arrived
+//                              5   copy   d     a     b     c     everybody holds everything
 //
-// Cost: 2(n-1) rounds; every link carries 2(n-1)/n * S bytes, and no algorithm can do with less.
+// Cost: 2(n-1) rounds; every link carries 2(n-1)/n * S bytes, and no algorithm can do with less (Patarasuk
+// and Yuan, 2009).
 Plan ring(int ranks, int64_t count) {
   Plan plan = empty_plan(ranks, count);
-  const int last_add = ranks - 2;
-  for (int round = 0; round < 2 * (ranks - 1); ++round) {
-    for (int rank = 0; rank < ranks; ++rank) {
-      const int right = (rank + 1) % ranks;
-      const Slice slice = slice_of(count, ranks, (rank - round + 2 * ranks) % ranks);
-      if (slice.size() == 0) continue;  // fewer elements than ranks
-      plan.transfers.push_back({round, rank, right, slice, round <= last_add ? Action::add : Action::copy});
-    }
-  }
+  const auto send_right = [&](int round, int rank, int slice, Action action) {
+    const Slice elements = slice_of(count, ranks, (slice + ranks) % ranks);
+    if (elements.size() == 0) return;  // fewer elements than ranks
+    plan.transfers.push_back({round, rank, (rank + 1) % ranks, elements, action});
+  };
+  const int lap = ranks - 1;
+  for (int step = 0; step < lap; ++step)  // reduce-scatter
+    for (int rank = 0; rank < ranks; ++rank) send_right(step, rank, rank - step, Action::add);
+  for (int step = 0; step < lap; ++step)  // all-gather
+    for (int rank = 0; rank < ranks; ++rank) send_right(lap + step, rank, rank + 1 - step, Action::copy);
   return plan;
 }
 
@@ -121,16 +119,25 @@ Plan tree(int ranks, int64_t count) {
   return plan;
 }
 
+const std::vector<NamedAlgorithm>& algorithms() {
+  static const std::vector<NamedAlgorithm> table{
+      {"ring", ring},
+      {"star", star},
+      {"tree", tree},
+  };
+  return table;
+}
+
 std::vector<std::string> algorithm_names() {
   std::vector<std::string> names;
-  for (const auto& [name, algorithm] : algorithms()) names.push_back(name);
+  for (const NamedAlgorithm& algorithm : algorithms()) names.push_back(algorithm.name);
   return names;
 }
 
 Algorithm algorithm_named(const std::string& name, const std::string& option) {
-  const auto found = algorithms().find(name);
-  if (found == algorithms().end()) throw unknown_name(option, name, algorithm_names());
-  return found->second;
+  for (const NamedAlgorithm& algorithm : algorithms())
+    if (algorithm.name == name) return algorithm.plan;
+  throw unknown_name(option, name, algorithm_names());
 }
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::collective

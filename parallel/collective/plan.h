@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::parallel {
+namespace lockstep::collective {
 
 // Elements [begin, end) of a buffer.
 struct Slice {
@@ -53,8 +53,15 @@ Plan star(int ranks, int64_t count);
 Plan ring(int ranks, int64_t count);
 Plan tree(int ranks, int64_t count);
 
+// All algorithms by name. To add one: its function, and its line in the table in plan.cc. Options, help texts
+// and tests take the names from here.
+struct NamedAlgorithm {
+  std::string name;
+  Algorithm plan;
+};
+const std::vector<NamedAlgorithm>& algorithms();
 std::vector<std::string> algorithm_names();
 // Throws, naming `option` and the nearest name, where there is no such algorithm.
 Algorithm algorithm_named(const std::string& name, const std::string& option = "allreduce");
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::collective

@@ -7,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "parallel/collective/plan.h"
 #include "tests/apps/program.h"
 #include "tests/apps/small_fashion_mnist.h"
 
@@ -154,7 +155,7 @@ TEST_F(TrainLenet, LearnsASmallTask) {
 }
 
 TEST_F(TrainLenet, GivesTheSameWeightsOnAnyNumberOfPhysicalDevices) {
-  for (const char* algorithm : {"ring", "tree", "star"}) {
+  for (const std::string& algorithm : collective::algorithm_names()) {
     const std::vector<std::string> arguments{"--devices", "4", "--allreduce", algorithm};
     const std::string expected = sha256(arguments, {"HOSTCUDA_DEVICES=1"});
     for (const char* physical : {"HOSTCUDA_DEVICES=1", "HOSTCUDA_DEVICES=2", "HOSTCUDA_DEVICES=4"})

@@ -108,7 +108,7 @@ TEST_F(Article, AnAllreduceThatRebindsListElementsLeavesTheGradientsAlone) {
   EXPECT_EQ(params[1].grad().to_host<float>(), (Floats{2, 2}));  // its own, still
 
   params[0].grad().copy_from(Tensor::from_host<float>({1, 1}, {2}, devices_[0]));
-  parallel::allreduce({params[0].grad(), params[1].grad()});
+  collective::allreduce({params[0].grad(), params[1].grad()});
   for (const Tensor& param : params) EXPECT_EQ(param.grad().to_host<float>(), (Floats{3, 3}));
 }
 
@@ -116,7 +116,7 @@ TEST_F(Article, UpdatingReplica0AloneLeavesTheOthersAtTheirStart) {
   const std::vector<Replica> replicas = two_replicas();
   for (size_t i = 0; i < 2; ++i)
     back(i, static_cast<int64_t>(4 * i), static_cast<int64_t>(4 * i + 4), replicas, nn::Reduction::sum);
-  for (size_t p = 0; p < 2; ++p) parallel::allreduce({replicas[0][p].grad(), replicas[1][p].grad()});
+  for (size_t p = 0; p < 2; ++p) collective::allreduce({replicas[0][p].grad(), replicas[1][p].grad()});
   d2l::sgd(replicas[0], kRate, 8);
   const auto difference = parallel::first_difference(replicas, {"weight", "bias"});
   ASSERT_TRUE(difference);
@@ -149,7 +149,7 @@ TEST_F(Article, AMeanLossDividedByTheBatchMovesTheWeightsKOverBTimesTooLittle) {
   const std::vector<Replica> replicas = two_replicas();
   for (size_t i = 0; i < 2; ++i)
     back(i, static_cast<int64_t>(4 * i), static_cast<int64_t>(4 * i + 4), replicas, nn::Reduction::mean);
-  for (size_t p = 0; p < 2; ++p) parallel::allreduce({replicas[0][p].grad(), replicas[1][p].grad()});
+  for (size_t p = 0; p < 2; ++p) collective::allreduce({replicas[0][p].grad(), replicas[1][p].grad()});
   for (const Replica& replica : replicas) d2l::sgd(replica, kRate, 8);
   const Floats right = right_step(8);
   expect_multiple(change(params_[0], replicas[0][0]), right, 2.0F / 8);
@@ -164,7 +164,7 @@ TEST_F(Article, TheMeanOfUnevenShardsMeansIsNotTheMeanOfTheBatch) {
   const std::vector<Replica> replicas = two_replicas();
   back(0, 0, 2, replicas, nn::Reduction::mean);
   back(1, 2, 3, replicas, nn::Reduction::mean);
-  for (size_t p = 0; p < 2; ++p) parallel::allreduce({replicas[0][p].grad(), replicas[1][p].grad()});
+  for (size_t p = 0; p < 2; ++p) collective::allreduce({replicas[0][p].grad(), replicas[1][p].grad()});
   d2l::sgd(replicas[0], kRate, 2);
   const Floats printed = change(params_[0], replicas[0][0]), right = right_step(3);
   double apart = 0;
@@ -174,7 +174,7 @@ TEST_F(Article, TheMeanOfUnevenShardsMeansIsNotTheMeanOfTheBatch) {
   const std::vector<Replica> weighted = two_replicas();
   back(0, 0, 2, weighted, nn::Reduction::sum);
   back(1, 2, 3, weighted, nn::Reduction::sum);
-  for (size_t p = 0; p < 2; ++p) parallel::allreduce({weighted[0][p].grad(), weighted[1][p].grad()});
+  for (size_t p = 0; p < 2; ++p) collective::allreduce({weighted[0][p].grad(), weighted[1][p].grad()});
   d2l::sgd(weighted[0], kRate, 3);
   expect_multiple(change(params_[0], weighted[0][0]), right, 1);
 }
@@ -308,7 +308,7 @@ TEST_F(Article, DataThatNobodySplitsIsWorkDoneKTimes) {
   const std::vector<Replica> ranks = two_replicas();
   for (size_t rank = 0; rank < 2; ++rank) back(rank, 0, 8, ranks, nn::Reduction::mean);
   const Floats alone = ranks[0][0].grad().to_host<float>();
-  parallel::allreduce({ranks[0][0].grad(), ranks[1][0].grad()});
+  collective::allreduce({ranks[0][0].grad(), ranks[1][0].grad()});
   Floats averaged = ranks[0][0].grad().to_host<float>();
   for (float& value : averaged) value /= 2;
   EXPECT_EQ(averaged, alone) << "the second device has added nothing";

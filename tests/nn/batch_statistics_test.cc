@@ -1,7 +1,5 @@
 // Batch norm over several replicas, each in a host thread of its own on a device of its own, against one that
 // has the whole batch.
-#include "nn/batch_statistics.h"
-
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -26,18 +24,19 @@ struct Meeting {
   std::vector<std::vector<float>> values;
 };
 
-class MeetingStatistics : public ReplicaStatistics {
+class MeetingGroup : public collective::Group {
  public:
-  MeetingStatistics(std::shared_ptr<Meeting> meeting, int rank) : meeting_(std::move(meeting)), rank_(rank) {}
+  MeetingGroup(std::shared_ptr<Meeting> meeting, int rank) : meeting_(std::move(meeting)), rank_(rank) {}
   int rank() const override { return rank_; }
-  std::vector<int64_t> gather(int64_t rows) override {
+  int size() const override { return static_cast<int>(meeting_->rows.size()); }
+  std::vector<int64_t> all_gather(int64_t rows) override {
     meeting_->rows[static_cast<size_t>(rank_)] = rows;
     meeting_->barrier.arrive_and_wait();
     const std::vector<int64_t> all = meeting_->rows;
     meeting_->barrier.arrive_and_wait();
     return all;
   }
-  void sum(const Tensor& values) override {
+  void all_reduce(const Tensor& values) override {
     meeting_->values[static_cast<size_t>(rank_)] = values.to_host<float>();
     meeting_->barrier.arrive_and_wait();
     std::vector<float> total(static_cast<size_t>(values.size()));
@@ -69,7 +68,7 @@ struct Part {
   std::vector<float> y, dx, daddend, dweight, dbias, running_mean, running_var;
 };
 
-void compute(Part& part, const Device& device, const std::shared_ptr<ReplicaStatistics>& replicas) {
+void compute(Part& part, const Device& device, const std::shared_ptr<collective::Group>& replicas) {
   const Shape shape{part.count, kImage[0], kImage[1], kImage[2]};
   const int64_t image = element_count(kImage);
   const auto shard = [&](uint32_t seed) {
@@ -78,7 +77,7 @@ void compute(Part& part, const Device& device, const std::shared_ptr<ReplicaStat
     return Tensor::from_host(std::vector<float>(begin, begin + part.count * image), shape, device);
   };
   BatchNorm2d norm(kChannels, device, Activation::relu);
-  norm.synchronise(replicas);
+  norm.set_group(replicas);
   norm.parameters()[0].copy_from(Tensor::from_host(random_values(kChannels, 1), {kChannels}, device));
   Tensor x = shard(2), addend = shard(3);
   x.set_requires_grad(true);
@@ -112,7 +111,7 @@ TEST(BatchNormOverReplicas, AgreesWithOneThatHasTheWholeBatch) {
   std::vector<std::thread> threads;
   for (size_t r = 0; r < 3; ++r)
     threads.emplace_back([&, r] {
-      compute(parts[r], devices[r], std::make_shared<MeetingStatistics>(meeting, static_cast<int>(r)));
+      compute(parts[r], devices[r], std::make_shared<MeetingGroup>(meeting, static_cast<int>(r)));
     });
   for (std::thread& thread : threads) thread.join();
 
@@ -145,7 +144,7 @@ TEST(BatchNormOverReplicas, AgreesWithOneThatHasTheWholeBatch) {
 TEST(BatchNormOverReplicas, OfOneValueAChannelIsRefused) {
   const Device device = make_devices(1)[0];
   BatchNorm2d norm(2, device);
-  norm.synchronise(std::make_shared<MeetingStatistics>(std::make_shared<Meeting>(1), 0));
+  norm.set_group(std::make_shared<MeetingGroup>(std::make_shared<Meeting>(1), 0));
   EXPECT_EQ(error_of([&] { norm.forward(Tensor::zeros({1, 1, 1, 2}, device)); }),
             "batch_norm: one value a channel has no variance: train with more rows or larger images");
 }

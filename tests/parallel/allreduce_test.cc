@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <map>
 #include <random>
 #include <set>
 #include <thread>
@@ -18,7 +19,7 @@
 #include "kernels/elementwise.h"
 #include "tests/parallel/buffers.h"
 
-namespace lockstep::parallel {
+namespace lockstep::collective {
 namespace {
 
 // Kernels as fibers (hostcuda's checked mode) are slow: fewer ranks there.
@@ -78,29 +79,47 @@ Values random_floats(int ranks, int64_t count, unsigned seed) {
   return values;
 }
 
-// What rank r of the tree passes up: its own value, then its left subtree's, then its right one's.
-float tree_sum(const Values& values, size_t rank, size_t i) {
-  if (rank >= values.size()) return -0.0f;  // x + -0 is x, for every x
-  return values[rank][i] + tree_sum(values, 2 * rank + 1, i) + tree_sum(values, 2 * rank + 2, i);
+// The sum of element i, written down without a plan.
+using SerialSum = float (*)(const Values& values, size_t i);
+
+// Rank after rank, from `start` once around.
+float sum_around(const Values& values, size_t start, size_t i) {
+  const size_t n = values.size();
+  float sum = values[start][i];
+  for (size_t j = 1; j < n; ++j) sum = values[(start + j) % n][i] + sum;
+  return sum;
 }
 
-// The sums of each algorithm, written down without its plan: the star adds ranks in order; the ring sums
-// slice c from rank c onwards, once around; the tree sums as a tree.
-std::vector<float> serial_sum(const std::string& algorithm, const Values& values) {
+float star_sum(const Values& values, size_t i) {
+  return sum_around(values, 0, i);
+}
+
+// Slice c from rank c onwards.
+float ring_sum(const Values& values, size_t i) {
   const size_t n = values.size(), count = values[0].size();
-  std::vector<float> sum(count);
   const size_t unit = count >= 32 * n ? 32 : 1;
-  for (size_t i = 0; i < count; ++i) {
-    if (algorithm == "tree") {
-      sum[i] = tree_sum(values, 0, i);
-      continue;
-    }
-    size_t start = 0;
-    if (algorithm == "ring")
-      while (start + 1 < n && i >= count / unit * (start + 1) / n * unit) ++start;
-    sum[i] = values[start][i];
-    for (size_t j = 1; j < n; ++j) sum[i] = values[(start + j) % n][i] + sum[i];
-  }
+  size_t slice = 0;
+  while (slice + 1 < n && i >= count / unit * (slice + 1) / n * unit) ++slice;
+  return sum_around(values, slice, i);
+}
+
+// What rank r of the tree passes up: its own value, then its left subtree's, then its right one's.
+float subtree_sum(const Values& values, size_t rank, size_t i) {
+  if (rank >= values.size()) return -0.0f;  // x + -0 is x, for every x
+  return values[rank][i] + subtree_sum(values, 2 * rank + 1, i) + subtree_sum(values, 2 * rank + 2, i);
+}
+
+float tree_sum(const Values& values, size_t i) {
+  return subtree_sum(values, 0, i);
+}
+
+// An algorithm that has no entry here fails the test.
+std::vector<float> serial_sum(const std::string& algorithm, const Values& values) {
+  static const std::map<std::string, SerialSum> oracles{
+      {"ring", ring_sum}, {"star", star_sum}, {"tree", tree_sum}};
+  const SerialSum oracle = oracles.at(algorithm);
+  std::vector<float> sum;
+  for (size_t i = 0; i < values[0].size(); ++i) sum.push_back(oracle(values, i));
   return sum;
 }
 
@@ -417,4 +436,4 @@ TEST(Allreduce, OverwritesNothingThatIsStillBeingSent) {
 }
 
 }  // namespace
-}  // namespace lockstep::parallel
+}  // namespace lockstep::collective

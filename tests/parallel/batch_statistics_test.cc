@@ -282,6 +282,35 @@ TEST(CombinedBuffers, AreThoseOfReplicaZeroWhereTheyAreNoStatistics) {
   EXPECT_EQ(buffers_of(*net.replicas()[1])[0], std::vector<float>{2});
 }
 
+// Knows itself what its count is for all replicas: the sum, and the rows.
+class CountingAll : public Counting {
+ public:
+  using Counting::Counting;
+
+ protected:
+  std::vector<Tensor> combine_own_buffers(const std::vector<std::vector<Tensor>>& replicas,
+                                          const std::vector<int64_t>& rows) const override {
+    float sum = 0;
+    for (size_t r = 0; r < replicas.size(); ++r)
+      sum += replicas[r][0].to_host<float>()[0] + 100 * static_cast<float>(rows[r]);
+    return {Tensor::from_host<float>({sum}, {1}, replicas[0][0].device())};
+  }
+};
+
+TEST(CombinedBuffers, AreWhatAModuleOfOnesOwnSays) {
+  const auto make = [](const Device& device) {
+    auto net = std::make_shared<nn::Sequential>();
+    net->add<CountingAll>("all", device).add<Counting>("first", device);
+    return net;
+  };
+  DataParallel net(make, make_devices(2));
+  net(random_batch(2, net.devices()[0]).x);
+  net(random_batch(1, net.devices()[0]).x);
+  net.combine_buffers();
+  for (const auto& replica : net.replicas())
+    EXPECT_EQ(buffers_of(*replica), (std::vector<std::vector<float>>{{3 + 300}, {2}}));
+}
+
 // Does what its script says: n passes a batch norm of one channel, w one of two, ! throws.
 class Scripted : public nn::Module {
  public:
@@ -331,23 +360,25 @@ TEST(BatchStatisticsOfTheBatch, NameTheReplicaThatThrows) {
 TEST(BatchStatisticsOfTheBatch, NameTheReplicaThatPassesFewerNorms) {
   const std::string why = ": with the statistics of the whole batch they must run the same layers";
   EXPECT_EQ(error_with({"nnn", "nn"}),
-            "replica 1 ended after 2 batch norms, but replica 0 has another" + why);
+            "replica 1 ended after 2 sums over all replicas, but replica 0 has another" + why);
   EXPECT_EQ(error_with({"nn", "", ""}),
-            "replica 1 ended after 0 batch norms, but replica 0 has another" + why);
+            "replica 1 ended after 0 sums over all replicas, but replica 0 has another" + why);
 }
 
 TEST(BatchStatisticsOfTheBatch, NameTheReplicaWhoseNormsAreOthers) {
-  EXPECT_EQ(
-      error_with({"nn", "nn", "nw"}),
-      "replicas 0 and 2 differ at batch norm 2: with the statistics of the whole batch they must run the "
-      "same layers");
+  EXPECT_EQ(error_with({"nn", "nn", "nw"}),
+            "replicas 0 and 2 differ at sum 2 over all replicas: with the statistics of the whole batch they "
+            "must run the "
+            "same layers");
 }
 
 TEST(BatchStatisticsOfTheBatch, RefuseAReplicaThatRunsAlone) {
   DataParallel net = with_statistics(BatchStatistics::batch, 2);
-  EXPECT_EQ(error_of([&] { net.module().forward(random_batch(2, net.devices()[0]).x); }),
-            "a batch norm with the statistics of all replicas ran in replica 0 alone: run it through "
-            "DataParallel, or in evaluation mode");
+  EXPECT_EQ(
+      error_of([&] { net.module().forward(random_batch(2, net.devices()[0]).x); }),
+      "a layer that needs all replicas (batch norm with the statistics of the whole batch) ran in replica 0 "
+      "alone: run it through "
+      "DataParallel, or in evaluation mode");
 }
 
 TEST(BatchStatisticsOfTheBatch, ReleaseTheOthersWhereOneThrowsOnTheWayBack) {

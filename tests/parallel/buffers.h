@@ -11,7 +11,7 @@
 
 #include "core/tensor.h"
 
-namespace lockstep::parallel {
+namespace lockstep::collective {
 
 using Values = std::vector<std::vector<float>>;  // by rank
 
@@ -71,4 +71,4 @@ inline std::vector<float> sum_of(const Values& values) {
   return sum;
 }
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::collective

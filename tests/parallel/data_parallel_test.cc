@@ -218,7 +218,7 @@ TEST(Allreduce, CountsAsOverwritingItsBuffers) {
     Tensor w = Tensor::zeros({3, 3}, device);
     w.set_requires_grad(true);
     const Tensor y = nn::linear(data[0], w, Tensor::zeros({3}, device));
-    allreduce(data);
+    collective::allreduce(data);
     if (k == 1) {
       backward(y, y.detach());  // the sum of one is itself
       continue;

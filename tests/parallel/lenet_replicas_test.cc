@@ -20,7 +20,8 @@ constexpr int kRows = 19;  // uneven for every number of devices from 2 to 8
 constexpr unsigned kSeed = 11;
 
 // The weights of all k replicas, by replica and parameter, after some steps on random images and labels.
-std::vector<std::vector<std::vector<float>>> weights_after(int steps, int k, Algorithm algorithm = ring) {
+std::vector<std::vector<std::vector<float>>> weights_after(
+    int steps, int k, collective::Algorithm algorithm = collective::ring) {
   const std::vector<Device> devices = make_devices(k);
   const auto model = nn::lenet(nn::LeNet::article, devices[0]);
   nn::initialise(*model, nn::Init::kaiming, kSeed);
@@ -77,13 +78,13 @@ TEST(LenetReplicas, OneStepOnManyDevicesDiffersFromOneByRoundingOnly) {
 
 TEST(LenetReplicas, RunsGiveTheSameBits) {
   SCOPED_TRACE(fmt::format("seed {}", kSeed));
-  for (const Algorithm algorithm : {star, ring, tree})
+  for (const auto& [name, algorithm] : collective::algorithms())
     EXPECT_EQ(weights_after(3, 4, algorithm), weights_after(3, 4, algorithm));
 }
 
 TEST(LenetReplicas, PrintAChecksumOfTheirWeights) {
-  for (const std::string& name : algorithm_names())
-    print_checksum(name, weights_after(3, 4, algorithm_named(name)));
+  for (const std::string& name : collective::algorithm_names())
+    print_checksum(name, weights_after(3, 4, collective::algorithm_named(name)));
 }
 
 }  // namespace

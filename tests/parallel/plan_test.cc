@@ -14,7 +14,7 @@
 #include "parallel/collective/checker.h"
 #include "tests/error_of.h"
 
-namespace lockstep::parallel {
+namespace lockstep::collective {
 namespace {
 
 std::string violation(const Plan& plan) {
@@ -308,4 +308,4 @@ TEST(Checker, WhatItAcceptsIsRightInAnyOrderOfARound) {
 }
 
 }  // namespace
-}  // namespace lockstep::parallel
+}  // namespace lockstep::collective

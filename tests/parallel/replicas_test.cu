@@ -173,7 +173,7 @@ struct Trained {
   float loss = 0;                            // of the last step, summed over all shards
 };
 
-Trained train(int k, int rows, float lr, int steps, Algorithm algorithm) {
+Trained train(int k, int rows, float lr, int steps, collective::Algorithm algorithm) {
   const std::vector<Device> devices = make_devices(k);
   const std::vector<Tensor> params{Tensor::from_host<float>({1, -2, 3}, {kFeatures}, devices[0]),
                                    Tensor::from_host<float>({-1}, {1}, devices[0])};
@@ -215,7 +215,7 @@ TEST(TrainBatch, TakesOneStepOfGradientDescentOnTheMeanLoss) {
     loss += error * error / 2;
   }
   for (int k = 1; k <= 4; ++k) {
-    const Trained trained = train(k, rows, 0.125f, 1, ring);
+    const Trained trained = train(k, rows, 0.125f, 1, collective::ring);
     EXPECT_EQ(trained.loss, loss) << k << " devices";
     for (const auto& replica : trained.weights)
       for (int j = 0; j <= kFeatures; ++j) {
@@ -230,9 +230,9 @@ TEST(TrainBatch, TakesOneStepOfGradientDescentOnTheMeanLoss) {
 // The sums are exact, and what follows them is one computation, so the bits cannot depend on k.
 TEST(TrainBatch, GivesTheSameBitsForEveryNumberOfDevicesWhereSumsAreExact) {
   for (const int rows : {1, 2, 9, 31}) {
-    const Trained one = train(1, rows, 0.125f, 1, ring);
+    const Trained one = train(1, rows, 0.125f, 1, collective::ring);
     for (const int k : {2, 3, 4, 7, 9})
-      for (const Algorithm algorithm : {star, ring, tree}) {
+      for (const auto& [name, algorithm] : collective::algorithms()) {
         const Trained many = train(k, rows, 0.125f, 1, algorithm);
         EXPECT_EQ(many.loss, one.loss) << rows << " rows on " << k;
         for (const auto& replica : many.weights)
@@ -242,9 +242,10 @@ TEST(TrainBatch, GivesTheSameBitsForEveryNumberOfDevicesWhereSumsAreExact) {
 }
 
 TEST(TrainBatch, KeepsReplicasInLockstepForManySteps) {
-  const Trained first = train(5, 13, 0.01f, 30, ring), second = train(5, 13, 0.01f, 30, ring);
+  const Trained first = train(5, 13, 0.01f, 30, collective::ring),
+                second = train(5, 13, 0.01f, 30, collective::ring);
   EXPECT_EQ(first.weights, second.weights) << "two runs differ";
-  EXPECT_LT(second.loss, train(5, 13, 0.01f, 1, ring).loss / 2) << "it does not learn";
+  EXPECT_LT(second.loss, train(5, 13, 0.01f, 1, collective::ring).loss / 2) << "it does not learn";
 }
 
 TEST(TrainBatch, RefusesReplicasThatDoNotMatchTheDevices) {

@@ -30,7 +30,7 @@ constexpr int64_t kRows = 29;  // prime: every k gives uneven shards
 constexpr kernels::SgdSettings kSettings{
     .learning_rate = 0.05F, .momentum = 0.9F, .weight_decay = 5e-4F, .nesterov = true};
 
-TrainerSettings with_sgd(Algorithm algorithm = ring) {
+TrainerSettings with_sgd(collective::Algorithm algorithm = collective::ring) {
   return {.make_optimizer =
               [](std::vector<Tensor> parameters) {
                 return std::make_unique<nn::Sgd>(std::move(parameters), kSettings);
@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, StepOnDevices,
                          testing::Values(nn::LeNet::article, nn::LeNet::chapter, nn::LeNet::classic));
 
 TEST(Trainer, KeepsAllReplicasBitwiseEqual) {
-  for (const Algorithm algorithm : {star, ring, tree}) {
+  for (const auto& [name, algorithm] : collective::algorithms()) {
     for (const int k : {2, 3, 5, 8}) {
       Training training(k, nn::LeNet::article, with_sgd(algorithm));
       for (int i = 0; i < 3; ++i) training.step();

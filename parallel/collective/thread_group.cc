@@ -1,4 +1,4 @@
-#include "parallel/replica_threads.h"
+#include "parallel/collective/thread_group.h"
 
 #include <fmt/format.h>
 
@@ -11,36 +11,36 @@
 #include "core/autograd.h"
 #include "kernels/check.h"
 
-namespace lockstep::parallel {
+namespace lockstep::collective {
 
-class ReplicaThreads::Seat : public nn::ReplicaStatistics {
+class ThreadGroup::Rank : public Group {
  public:
-  Seat(std::shared_ptr<ReplicaThreads> threads, size_t r) : threads_(std::move(threads)), r_(r) {}
+  Rank(std::shared_ptr<ThreadGroup> threads, size_t r) : threads_(std::move(threads)), r_(r) {}
   int rank() const override { return static_cast<int>(r_); }
-  std::vector<int64_t> gather(int64_t rows) override { return threads_->meet(r_, {rows, {}}); }
-  void sum(const Tensor& values) override { threads_->meet(r_, {0, values}); }
+  int size() const override { return static_cast<int>(threads_->devices_.size()); }
+  std::vector<int64_t> all_gather(int64_t value) override { return threads_->rendezvous(r_, {value, {}}); }
+  void all_reduce(const Tensor& values) override { threads_->rendezvous(r_, {0, values}); }
 
  private:
-  std::shared_ptr<ReplicaThreads> threads_;
+  std::shared_ptr<ThreadGroup> threads_;
   size_t r_;
 };
 
-ReplicaThreads::ReplicaThreads(const std::vector<Device>& devices, Algorithm algorithm)
+ThreadGroup::ThreadGroup(const std::vector<Device>& devices, Algorithm algorithm)
     : devices_(devices),
       allreduce_(devices, algorithm),
       states_(devices.size(), State::absent),
       contributions_(devices.size()) {}
 
-std::shared_ptr<nn::ReplicaStatistics> ReplicaThreads::statistics_of(std::shared_ptr<ReplicaThreads> threads,
-                                                                     size_t r) {
-  return std::make_shared<Seat>(std::move(threads), r);
+std::shared_ptr<Group> ThreadGroup::of_rank(std::shared_ptr<ThreadGroup> threads, size_t r) {
+  return std::make_shared<Rank>(std::move(threads), r);
 }
 
-void ReplicaThreads::run(const std::vector<bool>& runs, const std::function<void(size_t)>& work) {
+void ThreadGroup::run(const std::vector<bool>& runs, const std::function<void(size_t)>& work) {
   {
     const std::lock_guard lock(mutex_);
     for (size_t r = 0; r < runs.size(); ++r) states_[r] = runs[r] ? State::running : State::absent;
-    norms_ = 0;
+    reductions_ = 0;
     errors_.assign(runs.size(), "");
     failure_.clear();
   }
@@ -76,23 +76,23 @@ void ReplicaThreads::run(const std::vector<bool>& runs, const std::function<void
   if (!failure_.empty()) throw Error(failure_);
 }
 
-std::vector<int64_t> ReplicaThreads::meet(size_t r, const Contribution& contribution) {
+std::vector<int64_t> ThreadGroup::rendezvous(size_t r, const Contribution& contribution) {
   std::unique_lock lock(mutex_);
   if (states_[r] != State::running)
-    throw Error(
-        fmt::format("a batch norm with the statistics of all replicas ran in replica {} alone: run it "
-                    "through DataParallel, or in evaluation mode",
-                    r));
+    throw Error(fmt::format(
+        "a layer that needs all replicas (batch norm with the statistics of the whole batch) ran in "
+        "replica {} alone: run it through DataParallel, or in evaluation mode",
+        r));
   contributions_[r] = contribution;
   states_[r] = State::waiting;
-  const int64_t meeting = meetings_;
+  const int64_t before = rendezvous_;
   settle();
-  changed_.wait(lock, [&] { return meetings_ != meeting || !failure_.empty(); });
-  if (meetings_ == meeting) throw Error(failure_);
-  return rows_;
+  changed_.wait(lock, [&] { return rendezvous_ != before || !failure_.empty(); });
+  if (rendezvous_ == before) throw Error(failure_);
+  return numbers_;
 }
 
-void ReplicaThreads::end(size_t r, const std::string& error) {
+void ThreadGroup::end(size_t r, const std::string& error) {
   const std::lock_guard lock(mutex_);
   states_[r] = State::ended;
   // What comes after a failure follows from it.
@@ -100,9 +100,9 @@ void ReplicaThreads::end(size_t r, const std::string& error) {
   settle();
 }
 
-// When no replica is on its way any more, those that wait either meet or can never meet. (Not before: then
+// When no rank is on its way any more, those that wait are either complete or can never be. (Not before: then
 // the error does not depend on who came first.)
-void ReplicaThreads::settle() {
+void ThreadGroup::settle() {
   const auto count = [this](State state) { return std::count(states_.begin(), states_.end(), state); };
   if (count(State::running) > 0 || count(State::waiting) == 0 || !failure_.empty()) return;
   failure_ = why_not();
@@ -110,8 +110,8 @@ void ReplicaThreads::settle() {
   changed_.notify_all();
 }
 
-// Why those that wait cannot meet; nothing where they can.
-std::string ReplicaThreads::why_not() const {
+// Why those that wait cannot go on; nothing where they can.
+std::string ThreadGroup::why_not() const {
   for (const std::string& error : errors_)
     if (!error.empty()) return error;
   const auto waiting = std::find(states_.begin(), states_.end(), State::waiting);
@@ -119,30 +119,30 @@ std::string ReplicaThreads::why_not() const {
   for (size_t r = 0; r < states_.size(); ++r) {
     if (states_[r] == State::ended)
       return fmt::format(
-          "replica {} ended after {} batch norms, but replica {} has another: with the "
+          "replica {} ended after {} sums over all replicas, but replica {} has another: with the "
           "statistics of the whole batch they must run the same layers",
-          r, norms_, first);
+          r, reductions_, first);
     const Tensor &own = contributions_[r].values, &other = contributions_[first].values;
     if (states_[r] == State::waiting &&
         (own.defined() != other.defined() || (own.defined() && own.shape() != other.shape())))
       return fmt::format(
-          "replicas {} and {} differ at batch norm {}: with the statistics of the whole batch "
+          "replicas {} and {} differ at sum {} over all replicas: with the statistics of the whole batch "
           "they must run the same layers",
-          first, r, norms_ + 1);
+          first, r, reductions_ + 1);
   }
   return "";
 }
 
-void ReplicaThreads::complete() {
+void ThreadGroup::complete() {
   const auto waiting = std::find(states_.begin(), states_.end(), State::waiting);
   const Tensor model = contributions_[static_cast<size_t>(waiting - states_.begin())].values;
-  rows_.clear();
+  numbers_.clear();
   std::vector<Tensor> values;
   for (size_t r = 0; r < states_.size(); ++r) {
     const Contribution own = std::exchange(contributions_[r], {});
-    rows_.push_back(own.rows);
+    numbers_.push_back(own.number);
     if (!model.defined()) continue;
-    // A replica that does not run has an empty shard.
+    // A rank that does not run has nothing to add.
     values.push_back(own.values.defined() ? own.values : Tensor::zeros(model.shape(), devices_[r]));
   }
   if (model.defined()) {
@@ -152,11 +152,11 @@ void ReplicaThreads::complete() {
       failure_ = thrown.what();
       return;
     }
-    ++norms_;
+    ++reductions_;
   }
   for (State& state : states_)
     if (state == State::waiting) state = State::running;
-  ++meetings_;
+  ++rendezvous_;
 }
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::collective
