@@ -88,7 +88,7 @@ int main(int argc, char** argv) {
     apps::check_other_file(to, from);
     data::Safetensors file = data::read_safetensors(from);
     const auto format = file.metadata.find("format");
-    if (format != file.metadata.end() && format->second == parallel::kWeightsFormat)
+    if (format != file.metadata.end() && format->second == nn::kWeightsFormat)
       throw Error(fmt::format("{} is Lockstep's own already: it needs no import", from));
     const apps::Model model = chosen_model(typed, file.metadata, from);
     apps::check_numbers(model.description, file.tensors);
@@ -98,7 +98,7 @@ int main(int argc, char** argv) {
     if (const auto found = nn::first_not_finite(*module))
       throw Error(fmt::format("{}: {}: no output of such a model would be a number", from, *found));
     std::map<std::string, std::string> metadata = model.description;
-    metadata["format"] = parallel::kWeightsFormat;
+    metadata["format"] = nn::kWeightsFormat;
     data::write_safetensors(to, nn::state_dict(*module), metadata);
     fmt::print("{}: {}, {} parameters, from {}\n", printable(to), apps::title(model.description),
                module->parameter_count(), printable(from));

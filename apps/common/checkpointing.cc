@@ -43,7 +43,7 @@ std::vector<std::string> differences(const Texts& there, const Texts& here) {
 // Loads the checkpoint's weights and its optimizer's state into all replicas, and into each what it had of
 // its own; where there are more or fewer replicas now, the combined running statistics and replica 0's
 // counters.
-void load(const parallel::Checkpoint& checkpoint, parallel::Trainer& trainer, const std::string& file) {
+void load(const nn::Checkpoint& checkpoint, parallel::Trainer& trainer, const std::string& file) {
   parallel::DataParallel& net = trainer.net();
   nn::load_state_dict(net.module(), checkpoint.weights, file);
   net.broadcast();
@@ -72,7 +72,7 @@ Checkpointing::Checkpointing(const Options& options, RunIdentity identity)
     : options_(options), identity_(std::move(identity)) {
   const std::filesystem::path folder = options_.checkpoint;
   if (folder.empty()) return;
-  const std::vector<int64_t> steps = parallel::checkpoint_steps(folder);
+  const std::vector<int64_t> steps = nn::checkpoint_steps(folder);
   if (options_.resume && steps.empty())
     throw Error(
         fmt::format("--resume: there is no checkpoint in {}: to start at the beginning, leave --resume out",
@@ -83,7 +83,7 @@ Checkpointing::Checkpointing(const Options& options, RunIdentity identity)
                     "--resume to go on from it, or use another folder",
                     options_.checkpoint, steps.back()));
   // Before anything is read: from here on no other run saves in this folder.
-  writer_ = std::make_unique<parallel::CheckpointWriter>(folder, options_.checkpoint_keep);
+  writer_ = std::make_unique<nn::CheckpointWriter>(folder, options_.checkpoint_keep);
   if (!options_.resume) return;
   find();
   writer_->resume_from(found_->step);
@@ -91,9 +91,9 @@ Checkpointing::Checkpointing(const Options& options, RunIdentity identity)
 }
 
 void Checkpointing::find() {
-  parallel::FoundCheckpoint found;
+  nn::FoundCheckpoint found;
   try {
-    found = parallel::newest_checkpoint(options_.checkpoint);
+    found = nn::newest_checkpoint(options_.checkpoint);
   } catch (const Error& error) {
     throw Error(fmt::format(
         "--resume: {}: to start at the beginning, empty the folder and leave --resume out", error.what()));
@@ -107,20 +107,20 @@ void Checkpointing::find() {
     throw Error(
         fmt::format("--resume: {} is of another run: {}: go on with its values, or start this run in another "
                     "folder",
-                    parallel::state_path(options_.checkpoint, found_->step).string(), fmt::join(all, ", ")));
+                    nn::state_path(options_.checkpoint, found_->step).string(), fmt::join(all, ", ")));
 }
 
 Place Checkpointing::resume(parallel::Trainer& trainer) {
   if (!found_) return {};
   const Place place = Json::parse(found_->run.at("place")).get<Place>();
-  load(*found_, trainer, parallel::state_path(options_.checkpoint, found_->step).string());
+  load(*found_, trainer, nn::state_path(options_.checkpoint, found_->step).string());
   if (!options_.quiet) print_note(place);
   found_.reset();
   return place;
 }
 
 void Checkpointing::print_note(const Place& place) const {
-  const std::string state = printable(parallel::state_path(options_.checkpoint, found_->step).native());
+  const std::string state = printable(nn::state_path(options_.checkpoint, found_->step).native());
   if (place.epoch >= options_.epochs) {
     fmt::print("{}: all {} epochs are done: nothing left to do\n", state, place.epoch);
     return;
@@ -143,7 +143,7 @@ bool Checkpointing::due_after_epoch(const Place& place, bool last) const {
 
 void Checkpointing::save(const Place& place, parallel::Trainer& trainer) {
   if (!writer_ || place.step == saved_step_) return;
-  writer_->save(checkpoint_of(place, trainer), parallel::CheckpointWriter::Old::keep);
+  writer_->save(checkpoint_of(place, trainer), nn::CheckpointWriter::Old::keep);
   saved_step_ = place.step;
   unproven_ = true;
 }
@@ -162,9 +162,9 @@ void Checkpointing::disproven() {
   if (std::exchange(unproven_, false)) writer_->remove(saved_step_);
 }
 
-parallel::Checkpoint Checkpointing::checkpoint_of(const Place& place, parallel::Trainer& trainer) const {
+nn::Checkpoint Checkpointing::checkpoint_of(const Place& place, parallel::Trainer& trainer) const {
   const parallel::DataParallel& net = trainer.net();
-  parallel::Checkpoint checkpoint{
+  nn::Checkpoint checkpoint{
       .step = place.step,
       .weights = net.state_dict(),
       .model = identity_.model,
@@ -181,7 +181,7 @@ parallel::Checkpoint Checkpointing::checkpoint_of(const Place& place, parallel::
 
 std::string Checkpointing::how_to_go_back() const {
   if (!writer_) return "";
-  const std::vector<int64_t> steps = parallel::checkpoint_steps(options_.checkpoint);
+  const std::vector<int64_t> steps = nn::checkpoint_steps(options_.checkpoint);
   if (steps.empty()) return fmt::format("; there is no checkpoint in {} yet", options_.checkpoint);
   return fmt::format("; the newest checkpoint in {} is that after step {}", options_.checkpoint,
                      steps.back());

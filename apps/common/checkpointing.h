@@ -55,13 +55,13 @@ class Checkpointing {
 
  private:
   void find();
-  parallel::Checkpoint checkpoint_of(const Place& place, parallel::Trainer& trainer) const;
+  nn::Checkpoint checkpoint_of(const Place& place, parallel::Trainer& trainer) const;
   void print_note(const Place& place) const;
 
   const Options& options_;
   RunIdentity identity_;
-  std::unique_ptr<parallel::CheckpointWriter> writer_;
-  std::optional<parallel::Checkpoint> found_;  // until it is loaded
+  std::unique_ptr<nn::CheckpointWriter> writer_;
+  std::optional<nn::Checkpoint> found_;  // until it is loaded
   int64_t saved_step_ = -1;
   bool unproven_ = false;  // what was saved last
 };

@@ -28,7 +28,7 @@ void check_numbers(const ModelDescription& description, const std::vector<data::
 }
 
 SavedModel load_model(const std::filesystem::path& file_or_folder, const Device& device) {
-  const parallel::Weights weights = parallel::read_weights(file_or_folder);
+  const nn::Weights weights = nn::read_weights(file_or_folder);
   for (const std::string& line : weights.refused) print_notice(line);
   SavedModel saved{.file = weights.file, .description = {}, .module = nullptr};
   try {

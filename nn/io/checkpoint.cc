@@ -24,7 +24,7 @@
 #include "nn/io/open_file.h"
 #include "nn/io/replace_file.h"
 
-namespace lockstep::parallel {
+namespace lockstep::nn {
 namespace {
 
 namespace fs = std::filesystem;
@@ -396,4 +396,4 @@ void CheckpointWriter::remove_old(int64_t newest) const {
   }
 }
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::nn

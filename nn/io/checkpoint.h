@@ -13,7 +13,7 @@
 #include "nn/io/folder_lock.h"
 #include "nn/io/safetensors.h"
 
-namespace lockstep::parallel {
+namespace lockstep::nn {
 
 struct Checkpoint {
   int64_t step = 0;                                     // steps done; names the files
@@ -92,4 +92,4 @@ class CheckpointWriter {
   std::vector<int64_t> unusable_;  // steps of checkpoints that do not count
 };
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::nn

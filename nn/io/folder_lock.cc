@@ -18,7 +18,7 @@
 #include "kernels/check.h"
 #include "nn/io/open_file.h"
 
-namespace lockstep::parallel {
+namespace lockstep::nn {
 namespace {
 
 struct Owner {
@@ -114,4 +114,4 @@ FolderLock::~FolderLock() {
   close(file_);
 }
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::nn

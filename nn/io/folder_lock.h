@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 
-namespace lockstep::parallel {
+namespace lockstep::nn {
 
 class FolderLock {
  public:
@@ -25,4 +25,4 @@ class FolderLock {
 // Whether there is such a process on this machine.
 bool process_is_alive(int64_t process);
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::nn

@@ -58,12 +58,12 @@ class Checkpoints : public testing::Test {
 
   fs::path folder() const { return here_.path() / "run"; }
   std::string json() const { return (here_.path() / "run.json").string(); }
-  std::vector<int64_t> steps() const { return parallel::checkpoint_steps(folder()); }
+  std::vector<int64_t> steps() const { return nn::checkpoint_steps(folder()); }
   void keep_until(int64_t step) const {
     for (const int64_t later : steps()) {
       if (later <= step) continue;
-      fs::remove(parallel::state_path(folder(), later));
-      fs::remove(parallel::weights_path(folder(), later));
+      fs::remove(nn::state_path(folder(), later));
+      fs::remove(nn::weights_path(folder(), later));
     }
   }
 
@@ -194,17 +194,17 @@ TEST_F(Checkpoints, AreMadeWhenTheRunIsAskedToStop) {
 TEST_F(Checkpoints, ThatAreDamagedArePassedOver) {
   const auto expected = undisturbed();
   EXPECT_EQ(run(saving()).exit_code, 0);
-  fs::resize_file(parallel::weights_path(folder(), 15), 1000);
-  fs::resize_file(parallel::state_path(folder(), 14), 1000);
+  fs::resize_file(nn::weights_path(folder(), 15), 1000);
+  fs::resize_file(nn::state_path(folder(), 14), 1000);
   const Outcome outcome = run(going_on());
   EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
   EXPECT_EQ(count_lines(outcome.error), 2) << outcome.error;
-  for (const fs::path& file : {parallel::weights_path(folder(), 15), parallel::state_path(folder(), 14)})
+  for (const fs::path& file : {nn::weights_path(folder(), 15), nn::state_path(folder(), 14)})
     EXPECT_NE(outcome.error.find(file.string() + ": "), std::string::npos) << outcome.error;
   EXPECT_NE(outcome.out.find("step-000000012.state"), std::string::npos) << outcome.out;
   EXPECT_EQ(report(), expected);
 
-  for (const int64_t step : steps()) fs::resize_file(parallel::state_path(folder(), step), 1000);
+  for (const int64_t step : steps()) fs::resize_file(nn::state_path(folder(), step), 1000);
   expect_refused(going_on(), "to start at the beginning, empty the folder and leave --resume out");
 }
 
@@ -229,10 +229,10 @@ TEST_F(Checkpoints, StayAsTheyAreWhereTheDiskIsFull) {
   EXPECT_EQ(run(saving()).exit_code, 0);
   keep_until(14);
   const auto before = steps();
-  const fs::path fails = parallel::state_path(folder(), 15);
+  const fs::path fails = nn::state_path(folder(), 15);
   {
     // Programs inherit it: there is room for the weights, not for the state.
-    const FileSizeLimit limit(fs::file_size(parallel::weights_path(folder(), 14)) + 100);
+    const FileSizeLimit limit(fs::file_size(nn::weights_path(folder(), 14)) + 100);
     const Outcome outcome = run(going_on());
     EXPECT_EQ(outcome.exit_code, 1);
     EXPECT_EQ(outcome.error, fmt::format("train_lenet: {}: cannot write: File too large\n", fails.string()));
@@ -265,10 +265,10 @@ TEST_F(Checkpoints, AreOfOneRun) {
   const SmallFashionMnist more(80, 30);
   expect_refused(Given{{"--data-dir", more.path()}} + going_on(), "the data set is 80 and 20 images");
 
-  parallel::Checkpoint other = parallel::newest_checkpoint(folder()).checkpoint;
+  nn::Checkpoint other = nn::newest_checkpoint(folder()).checkpoint;
   other.model = {{"model", "resnet18"}};
   const fs::path elsewhere = here_.path() / "other";
-  parallel::CheckpointWriter(elsewhere, 1).save(other);
+  nn::CheckpointWriter(elsewhere, 1).save(other);
   expect_refused(Given{{"--checkpoint", elsewhere.string()}} + going_on(),
                  "model is resnet18 there and lenet here");
 }
@@ -283,8 +283,7 @@ TEST_F(Checkpoints, KnowEveryOptionThatMakesTheRun) {
                 .exit_code,
             0);
   std::set<std::string> known;
-  const auto options =
-      nlohmann::json::parse(parallel::newest_checkpoint(folder()).checkpoint.run.at("options"));
+  const auto options = nlohmann::json::parse(nn::newest_checkpoint(folder()).checkpoint.run.at("options"));
   for (const auto& [name, value] : options.items()) known.insert(name);
   const std::set<std::string> free{"--help",   "--version",        "--devices",          "--allreduce",
                                    "--math",   "--check-lockstep", "--data-dir",         "--json",

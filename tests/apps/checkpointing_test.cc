@@ -144,7 +144,7 @@ TEST_F(CheckpointingTest, MoreReplicasStartFromTheCombinedStatistics) {
     EXPECT_EQ(more.state()[3 * r + 2], optimizer) << "replica " << r;
   }
   more.steps(3);
-  EXPECT_TRUE(parallel::checkpoint_steps(folder_.path() / "run").size() == 1);
+  EXPECT_TRUE(nn::checkpoint_steps(folder_.path() / "run").size() == 1);
 }
 
 }  // namespace

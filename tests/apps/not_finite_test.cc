@@ -28,7 +28,7 @@ TEST_F(NotFiniteRun, TheLastUpdateIsLookedAtToo) {
               std::string::npos)
         << outcome.error;
     EXPECT_EQ(outcome.out.find("test accuracy"), std::string::npos) << outcome.out;
-    EXPECT_TRUE(parallel::checkpoint_steps(path("run")).empty());
+    EXPECT_TRUE(nn::checkpoint_steps(path("run")).empty());
   }
 }
 
@@ -43,7 +43,7 @@ TEST_F(NotFiniteRun, WeightsThatCannotBeEvaluatedAreNotKept) {
             "train_lenet: after step 1 the model's outputs for image 0 are NaN or infinite: use a smaller "
             "--lr or --clip-norm; there is no checkpoint in " +
                 path("run") + " yet\n");
-  EXPECT_TRUE(parallel::checkpoint_steps(path("run")).empty());
+  EXPECT_TRUE(nn::checkpoint_steps(path("run")).empty());
 }
 
 TEST_F(NotFiniteRun, LeavesTheLastCheckpointThatIsGood) {
@@ -55,7 +55,7 @@ TEST_F(NotFiniteRun, LeavesTheLastCheckpointThatIsGood) {
              "1", "--checkpoint", path("run"), "--checkpoint-every", "1", "--checkpoint-keep", "1"});
     EXPECT_EQ(outcome.exit_code, 1) << rate;
     EXPECT_EQ(count_lines(outcome.error), 1) << outcome.error;
-    const auto steps = parallel::checkpoint_steps(path("run"));
+    const auto steps = nn::checkpoint_steps(path("run"));
     EXPECT_LE(steps.size(), 1U) << rate;
     if (steps.empty()) continue;  // the first update was too much
     const Outcome predicted = predict();

@@ -161,13 +161,13 @@ TEST_F(Predict, TakesTheNewestWholeCheckpointOfAFolder) {
   const std::string folder = path("checkpoints");
   constexpr std::array<double, 10> kMostlyBag = {.01, .01, .01, .2, .05, .01, .005, .0025, .7, .0025};
   {
-    parallel::CheckpointWriter writer(folder, 3);
-    parallel::Checkpoint checkpoint{.step = 7,
-                                    .weights = lenet_that_says(kMostlyDress, model_),
-                                    .model = model_.description,
-                                    .optimizer = {},
-                                    .replicas = {{}},
-                                    .run = {}};
+    nn::CheckpointWriter writer(folder, 3);
+    nn::Checkpoint checkpoint{.step = 7,
+                              .weights = lenet_that_says(kMostlyDress, model_),
+                              .model = model_.description,
+                              .optimizer = {},
+                              .replicas = {{}},
+                              .run = {}};
     writer.save(checkpoint);
     checkpoint.step = 9;
     checkpoint.weights = lenet_that_says(kMostlyBag, model_);
@@ -177,7 +177,7 @@ TEST_F(Predict, TakesTheNewestWholeCheckpointOfAFolder) {
   Outcome outcome = predict({"--image", image}, "checkpoints");
   EXPECT_NE(outcome.out.find("x.png: Bag\n"), outcome.out.npos) << outcome.out << outcome.error;
   EXPECT_EQ(outcome.error, "");
-  const auto newest = parallel::weights_path(folder, 9);
+  const auto newest = nn::weights_path(folder, 9);
   std::filesystem::resize_file(newest, std::filesystem::file_size(newest) - 1);
   outcome = predict({"--image", image}, "checkpoints");
   EXPECT_EQ(outcome.exit_code, 0);

@@ -25,7 +25,7 @@ inline std::vector<data::HostTensor> lenet_that_says(const std::array<double, 10
 
 inline void write_weights(const std::filesystem::path& path, const std::vector<data::HostTensor>& tensors,
                           ModelDescription description) {
-  description["format"] = parallel::kWeightsFormat;
+  description["format"] = nn::kWeightsFormat;
   data::write_safetensors(path, tensors, description);
 }
 

@@ -69,7 +69,7 @@ TEST_F(Stopping, TwoSignalsAtOnceAreOne) {
       "stopping after this step; a checkpoint will be written; Ctrl-C again ends at once\n"))
       << outcome.error;
   EXPECT_EQ(count_lines(outcome.error), 2) << outcome.error;
-  EXPECT_EQ(parallel::checkpoint_steps(path("run")).size(), 1U);
+  EXPECT_EQ(nn::checkpoint_steps(path("run")).size(), 1U);
 }
 
 TEST(Interrupt, ASecondOneLaterEndsAtOnce) {
@@ -139,12 +139,12 @@ TEST_F(StoppingInEvaluation, TheEpochIsSavedAndTheResumedRunEndsAsIfNothingHadHa
     std::vector<std::string> saving{"--checkpoint", folder};
     if (every != "0") saving.insert(saving.end(), {"--checkpoint-every", every});
     const auto evaluates = [&](const std::string& out) {
-      return every == "0" ? std::filesystem::exists(parallel::state_path(folder, 2))
+      return every == "0" ? std::filesystem::exists(nn::state_path(folder, 2))
                           : out.find("epoch 1/2 test") != out.npos;
     };
     const Outcome stopped = run_in_terminal(command(saving), environment, evaluates, {SIGTERM});
     EXPECT_EQ(stopped.exit_code, kExitInterrupted) << stopped.error;
-    EXPECT_EQ(parallel::checkpoint_steps(folder), std::vector<int64_t>{2});
+    EXPECT_EQ(nn::checkpoint_steps(folder), std::vector<int64_t>{2});
     expect_lines_of_80_columns(stopped.out);
     EXPECT_TRUE(results().empty()) << "the first epoch was evaluated before the signal came";
 

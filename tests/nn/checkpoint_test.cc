@@ -1,117 +1,20 @@
 // Checkpoints as files: what is saved comes back, what is damaged is refused by name, and the one before it
 // is used.
-#include "nn/io/checkpoint.h"
-
 #include <grp.h>
 #include <gtest/gtest.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <csignal>
-#include <cstring>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <random>
 #include <thread>
 
 #include "tests/full_disk.h"
-#include "tests/nn/idx_files.h"
+#include "tests/nn/checkpoint_folder.h"
 
+namespace lockstep::nn {
 namespace {
-bool file_system_has_locks = true;
-}
-
-// In place of the C library's, for file systems that have no locks.
-extern "C" int flock(int file, int operation) {
-  if (file_system_has_locks) return static_cast<int>(syscall(SYS_flock, file, operation));
-  errno = ENOLCK;
-  return -1;
-}
-
-namespace lockstep::parallel {
-namespace {
-
-namespace fs = std::filesystem;
-using data::Bytes;
-using data::HostTensor;
-
-HostTensor tensor(const std::string& name, const std::vector<float>& values) {
-  HostTensor result{.name = name,
-                    .dtype = data::StoredType::f32,
-                    .shape = {static_cast<int64_t>(values.size())},
-                    .bytes = std::vector<std::byte>(values.size() * sizeof(float))};
-  std::memcpy(result.bytes.data(), values.data(), result.bytes.size());
-  return result;
-}
-
-Checkpoint checkpoint(int64_t step) {
-  const auto s = static_cast<float>(step);
-  HostTensor draws{.name = "drop.step", .dtype = data::StoredType::i64, .shape = {}, .bytes = {}};
-  draws.bytes.resize(sizeof(int64_t), std::byte{3});
-  return {
-      .step = step,
-      .weights = {tensor("fc.weight", {s, 2, 3}), tensor("fc.bias", {-s})},
-      .model = {{"model", "small"}, {"variant", "a \"quoted\" one"}},
-      .optimizer = {tensor("fc.weight.velocity", {s, s, s})},
-      .replicas = {{draws, tensor("norm.running_mean", {s})}, {draws, tensor("norm.running_mean", {s + 1})}},
-      .run = {{"epoch", "3"}, {"option.--lr", "0.1"}, {"loss", "1.5000000000000002"}}};
-}
-
-class CheckpointFolder : public testing::Test {
- protected:
-  void save(std::initializer_list<int64_t> steps, int64_t keep = 10) const {
-    CheckpointWriter writer(path(), keep);
-    for (const int64_t step : steps) writer.save(checkpoint(step));
-  }
-
-  fs::path path() const { return folder_.path() / "run" / "checkpoints"; }
-
-  std::vector<std::string> files() const {
-    std::vector<std::string> names;
-    for (const auto& file : fs::directory_iterator(path())) names.push_back(file.path().filename().string());
-    std::ranges::sort(names);
-    return names;
-  }
-
-  static Bytes content_of(const fs::path& file) {
-    std::ifstream in(file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-
-  static void put(const fs::path& file, const Bytes& bytes) {
-    std::ofstream out(file, std::ios::binary);
-    out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    ASSERT_TRUE(out.flush());
-  }
-
-  // In place: a file that is cut off and written anew is flushed to the disk by some file systems.
-  static void flip(const fs::path& file, size_t bit) {
-    std::fstream both(file, std::ios::binary | std::ios::in | std::ios::out);
-    const auto at = static_cast<std::streamoff>(bit / 8);
-    const int before = both.seekg(at).get();
-    both.seekp(at).put(static_cast<char>(before ^ (1 << bit % 8)));
-    ASSERT_TRUE(both.flush());
-  }
-
-  // The newest of the checkpoints 1 and 2 is refused with a line that names `file` and says `reason`.
-  void expect_refused(const fs::path& file, const std::string& reason) const {
-    const FoundCheckpoint found = newest_checkpoint(path());
-    EXPECT_EQ(found.checkpoint, checkpoint(1));
-    ASSERT_EQ(found.refused.size(), 1U);
-    EXPECT_NE(found.refused[0].find(file.string()), std::string::npos) << found.refused[0];
-    EXPECT_NE(found.refused[0].find(reason), std::string::npos) << found.refused[0];
-    EXPECT_EQ(found.refused[0].find('\n'), std::string::npos) << found.refused[0];
-  }
-
-  data::TemporaryFolder folder_;
-};
 
 TEST_F(CheckpointFolder, GivesBackWhatWasSaved) {
   save({7, 123});
@@ -435,70 +338,6 @@ TEST_F(CheckpointFolder, FindsAtOnceWhatCannotBeWritten) {
   EXPECT_EQ(error_of([&] { CheckpointWriter(path(), 0); }), "asked to keep 0 checkpoints: keep 1 or more");
 }
 
-// A process that holds the folder until it is killed; returns when it has it.
-pid_t start_writer(const fs::path& folder) {
-  std::array<int, 2> ends{};
-  EXPECT_EQ(pipe(ends.data()), 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    const CheckpointWriter writer(folder, 1);
-    if (write(ends[1], "x", 1) == 1) pause();
-    _exit(1);
-  }
-  close(ends[1]);
-  char ready = 0;
-  EXPECT_EQ(::read(ends[0], &ready, 1), 1);
-  close(ends[0]);
-  return child;
-}
-
-void kill_and_wait(pid_t process) {
-  kill(process, SIGKILL);
-  waitpid(process, nullptr, 0);
-}
-
-class CheckpointFolderLock : public CheckpointFolder, public testing::WithParamInterface<bool> {
- protected:
-  void SetUp() override { file_system_has_locks = GetParam(); }
-  void TearDown() override { file_system_has_locks = true; }
-};
-INSTANTIATE_TEST_SUITE_P(FileSystem, CheckpointFolderLock, testing::Bool(),
-                         [](const auto& has) { return has.param ? "WithLocks" : "WithoutLocks"; });
-
-TEST_P(CheckpointFolderLock, HasOneWriterAtATimeAndSaysWhichProcessThatIs) {
-  const pid_t other = start_writer(path());
-  EXPECT_EQ(error_of([&] { CheckpointWriter(path(), 1); }),
-            path().string() + ": another run saves its checkpoints here, process " + std::to_string(other) +
-                ": use another folder, or wait for its end");
-  kill_and_wait(other);
-  {
-    const CheckpointWriter next(path(), 1);
-  }
-  EXPECT_EQ(files(), std::vector<std::string>{}) << "nothing stays behind";
-}
-
-TEST_P(CheckpointFolderLock, TakesOverWhatADeadProcessLeft) {
-  const pid_t ended = start_writer(path());
-  kill_and_wait(ended);
-  EXPECT_EQ(files(), std::vector<std::string>{"lock"});
-  const CheckpointWriter next(path(), 1);
-  const Bytes content = content_of(path() / "lock");
-  EXPECT_EQ(std::string(content.begin(), content.end()).find(std::to_string(getpid()) + " "), 0U);
-}
-
-TEST_P(CheckpointFolderLock, DoesNotOpenWhatIsNoFile) {
-  fs::create_directories(path());
-  ASSERT_EQ(mkfifo((path() / "lock").c_str(), 0600), 0);
-  EXPECT_EQ(error_of([&] { CheckpointWriter(path(), 1); }),
-            (path() / "lock").string() + ": found a FIFO, expected a regular file");
-}
-
-TEST_F(CheckpointFolder, HasOneWriterAtATimeInAProcessToo) {
-  const CheckpointWriter writer(path(), 1);
-  EXPECT_NE(error_of([&] { CheckpointWriter(path(), 1); }).find("another run saves its checkpoints here"),
-            std::string::npos);
-}
-
 TEST_F(CheckpointFolder, GivesTheWeightsToProgramsThatDoNotTrain) {
   save({1, 2});
   const Weights newest = read_weights(path());
@@ -519,4 +358,4 @@ TEST_F(CheckpointFolder, GivesTheWeightsToProgramsThatDoNotTrain) {
 }
 
 }  // namespace
-}  // namespace lockstep::parallel
+}  // namespace lockstep::nn
