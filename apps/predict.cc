@@ -6,7 +6,7 @@
 
 #include "apps/common/command_line.h"
 #include "apps/common/output_file.h"
-#include "apps/common/progress.h"
+#include "apps/common/progress_bar.h"
 #include "apps/common/saved_model.h"
 #include "apps/predict/contact_sheet.h"
 #include "apps/predict/png.h"
@@ -93,10 +93,10 @@ void write_sheet(const Options& options, const apps::SavedModel& saved, const da
 
 // ResNet-18 takes half a minute on a CPU: shows how far it is.
 std::vector<float> logits_of_all(nn::Module& module, const data::ImageData& test, const Device& device) {
-  apps::Progress progress("test images", 0, test.rows, false);
-  return apps::logits_of(module, test, device, [&progress](int64_t images) {
-    if (progress.due())
-      progress.show(images, fmt::format("{:.0f} images/s", static_cast<double>(images) / progress.seconds()));
+  apps::ProgressBar bar("test images", 0, test.rows, false);
+  return apps::logits_of(module, test, device, [&bar](int64_t images) {
+    if (bar.due())
+      bar.show(images, fmt::format("{:.0f} images/s", static_cast<double>(images) / bar.seconds()));
   });
 }
 

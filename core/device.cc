@@ -73,6 +73,9 @@ int Device::physical() const {
 cudaStream_t Device::stream() const {
   return state_->stream.get();
 }
+void Device::wait(const Event& event) const {
+  state_->stream.wait(event);
+}
 MemoryPool& Device::pool() const {
   return state_->pool;
 }

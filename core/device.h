@@ -9,10 +9,11 @@
 #include <vector>
 
 #include "kernels/label_fault.h"
-#include "kernels/math.h"
+#include "kernels/math_context.h"
 
 namespace lockstep {
 
+class Event;
 class MemoryPool;
 
 // A value that names a logical device; copies name the same one. Made by make_devices.
@@ -22,6 +23,8 @@ class Device {
   int physical() const;  // CUDA's ordinal: index modulo the number of physical devices
   // The compute stream: every tensor operation on this device is enqueued here.
   cudaStream_t stream() const;
+  // As Stream::wait, for the compute stream.
+  void wait(const Event& event) const;
   MemoryPool& pool() const;
   // cuBLAS and cuDNN handles, bound to stream(), and who does the heavy matrix work.
   const kernels::MathContext& math() const;

@@ -125,20 +125,20 @@ class Staging {
     const cudaStream_t reader = stream_is_source_ ? stream : other_.get();
     const cudaStream_t writer = stream_is_source_ ? other_.get() : stream;
     begin_.record(stream);
-    begin_.hold(other_.get());
+    other_.wait(begin_);
     for (size_t done = 0, piece = 0; done < bytes; done += kHalf, ++piece) {
       Half& half = halves_[piece % 2];
       const size_t size = std::min(kHalf, bytes - done);
-      if (piece >= 2) half.emptied.hold(reader);
+      if (piece >= 2) stream_wait(reader, half.emptied);
       LOCKSTEP_CUDA(cudaMemcpyAsync(half.memory.get(), source + done, size, cudaMemcpyDeviceToHost, reader));
       half.filled.record(reader);
-      half.filled.hold(writer);
+      stream_wait(writer, half.filled);
       LOCKSTEP_CUDA(
           cudaMemcpyAsync(destination + done, half.memory.get(), size, cudaMemcpyHostToDevice, writer));
       half.emptied.record(writer);
     }
     end_.record(other_.get());
-    end_.hold(stream);
+    stream_wait(stream, end_);
   }
 
  private:

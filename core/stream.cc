@@ -20,6 +20,10 @@ void Stream::synchronize() const {
   LOCKSTEP_CUDA(cudaStreamSynchronize(get()));
 }
 
+void stream_wait(cudaStream_t stream, const Event& event) {
+  LOCKSTEP_CUDA(cudaStreamWaitEvent(stream, event.get(), 0));
+}
+
 Event::Event(Timing timing) {
   cudaEvent_t event = nullptr;
   LOCKSTEP_CUDA(
@@ -29,10 +33,6 @@ Event::Event(Timing timing) {
 
 void Event::record(cudaStream_t stream) const {
   LOCKSTEP_CUDA(cudaEventRecord(get(), stream));
-}
-
-void Event::hold(cudaStream_t stream) const {
-  LOCKSTEP_CUDA(cudaStreamWaitEvent(stream, get(), 0));
 }
 
 void Event::synchronize() const {

@@ -227,14 +227,14 @@ void Tensor::copy_from(const Tensor& source) const {
     const DeviceGuard guard(source.device());
     const Event ready;
     ready.record(source.device().stream());
-    ready.hold(stream);
+    stream_wait(stream, ready);
   }
   {
     const DeviceGuard guard(device());
     peer_copy(destination, device(), origin, source.device(), bytes(), stream);
     const Event copied;
     copied.record(stream);
-    copied.hold(source.device().stream());
+    source.device().wait(copied);
   }
 }
 

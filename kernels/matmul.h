@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/math.h"
+#include "kernels/math_context.h"
 
 namespace lockstep::kernels {
 

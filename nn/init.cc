@@ -13,11 +13,11 @@ void initialise(const Module& module, Init init, uint64_t seed) {
     const Tensor& value = parameter.value;
     const DeviceGuard guard(value.device());
     const cudaStream_t stream = value.device().stream();
-    const float fan_in = static_cast<float>(parameter.start.fan_in);
-    const float fan_out = static_cast<float>(parameter.start.fan_out);
+    const float fan_in = static_cast<float>(parameter.init.fan_in);
+    const float fan_out = static_cast<float>(parameter.init.fan_out);
     ++sequence;
-    if (parameter.start.fan_in == 0) {
-      kernels::fill(value.data<float>(), parameter.start.constant, value.size(), stream);
+    if (parameter.init.fan_in == 0) {
+      kernels::fill(value.data<float>(), parameter.init.constant, value.size(), stream);
     } else if (init == Init::xavier) {
       const float bound = std::sqrt(6.0f / (fan_in + fan_out));
       kernels::random_uniform(value.data<float>(), value.size(), -bound, bound, seed, sequence, stream);

@@ -33,10 +33,10 @@ const void* identity(const Counter& counter) {
 }  // namespace
 
 Tensor& Module::add_parameter(const std::string& name, const Shape& shape, const Device& device,
-                              Start start) {
-  Tensor value = constant(shape, device, start.constant);
+                              InitRule init) {
+  Tensor value = constant(shape, device, init.constant);
   value.set_requires_grad(true);
-  parameters_.push_back({name, std::move(value), start});
+  parameters_.push_back({name, std::move(value), init});
   return parameters_.back().value;
 }
 

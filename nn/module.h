@@ -15,7 +15,7 @@
 namespace lockstep::nn {
 
 // How a parameter starts: drawn at random by its fans (nn/init.h), or, without fans, as a constant.
-struct Start {
+struct InitRule {
   int64_t fan_in = 0;   // inputs that one output sums over
   int64_t fan_out = 0;  // outputs that one input feeds
   float constant = 0;
@@ -24,7 +24,7 @@ struct Start {
 struct Parameter {
   std::string name;
   Tensor value;
-  Start start;
+  InitRule init;
 };
 
 // State that training changes but no gradient: running statistics.
@@ -94,7 +94,8 @@ class Module {
   virtual std::vector<Tensor> combine_own_buffers(const std::vector<std::vector<Tensor>>& replicas,
                                                   const std::vector<int64_t>& rows) const;
   // Starts as its constant. The returned reference stays valid, and follows set_parameters.
-  Tensor& add_parameter(const std::string& name, const Shape& shape, const Device& device, Start start = {});
+  Tensor& add_parameter(const std::string& name, const Shape& shape, const Device& device,
+                        InitRule init = {});
   Tensor add_buffer(const std::string& name, const Shape& shape, const Device& device, float start);
   // Starts as 0. The returned reference stays valid.
   int64_t& add_counter(const std::string& name);

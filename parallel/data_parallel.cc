@@ -9,7 +9,7 @@
 #include "core/autograd.h"
 #include "kernels/check.h"
 #include "nn/io/state_dict.h"
-#include "parallel/replicas.h"
+#include "parallel/shards.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -106,46 +106,6 @@ std::vector<std::vector<Tensor>> parameters_of(const std::vector<std::shared_ptr
   return parameters;
 }
 
-// Rows of a batch, [begin, end) to a replica.
-std::vector<collective::Slice> rows_of_shards(int64_t rows, size_t replicas) {
-  std::vector<collective::Slice> slices;
-  int64_t begin = 0;
-  for (const int64_t size : split_sizes(rows, static_cast<int>(replicas))) {
-    slices.push_back({begin, begin + size});
-    begin += size;
-  }
-  return slices;
-}
-
-// Rows of `whole`, on `device`: a view where they are there already.
-Tensor shard_of(const Tensor& whole, const collective::Slice& rows, const Device& device) {
-  const Tensor shard = whole.slice(rows.begin, rows.end);
-  return shard.device() == device ? shard : shard.copy_to(device);
-}
-
-// Rows of shards put together on `device`, in order; parts[r] is undefined where rows[r] is empty.
-Tensor gather(const std::vector<Tensor>& parts, const std::vector<collective::Slice>& rows,
-              const Device& device) {
-  Tensor first;  // an empty shard may come before it
-  for (size_t r = 0; r < parts.size(); ++r) {
-    if (!parts[r].defined()) continue;
-    if (!first.defined()) first = parts[r];
-    Shape wanted = first.shape();
-    if (!wanted.empty()) wanted[0] = rows[r].size();
-    if (wanted.empty() || parts[r].shape() != wanted || parts[r].dtype() != first.dtype())
-      throw Error(
-          fmt::format("DataParallel: replica {} made {} {} of a shard of {} rows: outputs must be "
-                      "[rows, ...], and alike in all replicas",
-                      r, name_of(parts[r].dtype()), to_string(parts[r].shape()), rows[r].size()));
-  }
-  Shape shape = first.shape();
-  shape[0] = rows.back().end;
-  const Tensor whole = Tensor::empty(shape, device, first.dtype());
-  for (size_t r = 0; r < parts.size(); ++r)
-    if (parts[r].defined()) whole.slice(rows[r].begin, rows[r].end).copy_from(parts[r]);
-  return whole;
-}
-
 // True where `module` or one below it is in training.
 bool trains(const nn::Module& module) {
   return module.training() || std::any_of(module.children().begin(), module.children().end(),
@@ -210,6 +170,7 @@ Tensor DataParallel::operator()(const Tensor& x) {
                   for (size_t r = 0; r < outputs.size(); ++r)
                     gradients.push_back(outputs[r].defined() ? shard_of(dy, rows[r], devices_[r]) : Tensor());
                   backward(outputs, gradients);
+                  if (no_sync_ == 0) reduce_gradients();
                   Tensor dx;
                   if (want_dx) {
                     dx = Tensor::zeros(x_shape, x_device, x_type);
@@ -270,7 +231,6 @@ void DataParallel::backward(const std::vector<Tensor>& outputs, const std::vecto
     else
       lockstep::backward(outputs[r], gradients[r]);
   });
-  if (no_sync_ == 0) reduce();
 }
 
 void DataParallel::train(bool on) {
@@ -306,18 +266,6 @@ void DataParallel::set_rows_since_combined(const std::vector<int64_t>& rows) {
     throw Error(
         fmt::format("DataParallel: {} counts of rows for {} replicas", rows.size(), replicas_.size()));
   rows_ = rows;
-}
-
-ReplicaOptimizers::ReplicaOptimizers(DataParallel& net, const nn::MakeOptimizer& make) : net_(net) {
-  for (const auto& replica : net.replicas()) optimizers_.push_back(make(replica->parameters()));
-}
-
-void ReplicaOptimizers::step(float learning_rate, float gradient_scale) {
-  if (!net_.gradients().reduced())
-    throw Error(
-        "ReplicaOptimizers: the gradients are not summed, since the last backward ran under no_sync() or "
-        "failed: let the last one before a step run outside of it, or start again with zero_grad()");
-  for (const auto& optimizer : optimizers_) optimizer->step(learning_rate, gradient_scale);
 }
 
 }  // namespace lockstep::parallel

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "nn/io/safetensors.h"
 #include "nn/module.h"
-#include "nn/optimizer.h"
 #include "parallel/collective/thread_group.h"
 #include "parallel/replica_gradients.h"
 
@@ -49,17 +49,20 @@ class DataParallel {
 
   // The two halves, for a caller whose shards are on the devices already, and whose losses stay there.
   // forward: replica r on shards[r], on devices()[r]; undefined where that has no rows. backward: back
-  // through outputs[r] (a loss where no gradients are given) of each replica that has one, then reduce().
-  // Where one throws, others may have added to their gradients: zero_grad() before the next.
+  // through outputs[r] (a loss where no gradients are given) of each replica that has one; the gradients stay
+  // with the replicas, unsummed. Where one throws, others may have added to theirs: zero_grad() before the
+  // next.
   std::vector<Tensor> forward(const std::vector<Tensor>& shards);
   void backward(const std::vector<Tensor>& outputs, const std::vector<Tensor>& gradients = {});
 
+  // Sums over the replicas what backward has added, into all of them.
+  void reduce_gradients() { gradients_.reduce(); }
   // Gradients are summed from one zero_grad() to the next. A parameter that no replica used in between has
   // none: its grad() is undefined, and an optimizer leaves it alone.
   void zero_grad() { gradients_.zero(); }
 
-  // While one lives, backward leaves the gradients where they are, unsummed; the next one after it sums all.
-  // So several batches count as one.
+  // While one lives, backward() of what operator() made leaves the gradients unsummed; the next one after it
+  // sums all. So several batches count as one.
   class NoSync {
    public:
     explicit NoSync(DataParallel& net) : net_(net) { ++net_.no_sync_; }
@@ -71,8 +74,6 @@ class DataParallel {
     DataParallel& net_;
   };
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
-  // What backward does when it is not held back.
-  void reduce() { gradients_.reduce(); }
   const ReplicaGradients& gradients() const { return gradients_; }
 
   void train(bool on = true);
@@ -108,20 +109,6 @@ class DataParallel {
   ReplicaGradients gradients_;
   int no_sync_ = 0;
   std::vector<int64_t> rows_;
-};
-
-// An optimizer a replica: equal gradients and the same update keep the replicas bitwise equal.
-class ReplicaOptimizers {
- public:
-  ReplicaOptimizers(DataParallel& net, const nn::MakeOptimizer& make);
-  // The same step of every replica, on the sums of the gradients times `gradient_scale`. Throws where some
-  // are not summed (the last backward ran under no_sync(), or threw).
-  void step(float learning_rate, float gradient_scale = 1);
-  std::vector<std::unique_ptr<nn::Optimizer>>& optimizers() { return optimizers_; }
-
- private:
-  DataParallel& net_;
-  std::vector<std::unique_ptr<nn::Optimizer>> optimizers_;
 };
 
 }  // namespace lockstep::parallel

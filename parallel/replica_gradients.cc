@@ -31,12 +31,11 @@ void ReplicaGradients::zero() {
   for (const Tensor& arena : arenas_) arena.set_to_zero();
   for (size_t r = 0; r < parameters_.size(); ++r)
     for (size_t p = 0; p < parameters_[r].size(); ++p) parameters_[r][p].set_grad(ranges_[r][p]);
-  reduced_ = true;
-  zero_ = true;
+  state_ = State::zeroed;
 }
 
 void ReplicaGradients::prepare() {
-  if (reduced_ && !zero_)  // the sum so far counts once
+  if (state_ == State::summed)  // the sum so far counts once
     for (size_t r = 1; r < arenas_.size(); ++r) arenas_[r].set_to_zero();
   for (size_t r = 0; r < parameters_.size(); ++r)
     for (size_t p = 0; p < parameters_[r].size(); ++p) {
@@ -44,12 +43,11 @@ void ReplicaGradients::prepare() {
       ranges_[r][p].set_to_zero();
       parameters_[r][p].set_grad(ranges_[r][p]);
     }
-  reduced_ = false;
-  zero_ = false;
+  state_ = State::local;
 }
 
 void ReplicaGradients::reduce() {
-  if (reduced_) return;
+  if (state_ != State::local) return;
   allreduce();
   for (size_t p = 0; p < parameters_[0].size(); ++p) {
     const bool used = std::any_of(parameters_.begin(), parameters_.end(),
@@ -57,7 +55,7 @@ void ReplicaGradients::reduce() {
     if (used) continue;
     for (const std::vector<Tensor>& replica : parameters_) replica[p].set_grad(Tensor());
   }
-  reduced_ = true;
+  state_ = State::summed;
 }
 
 void ReplicaGradients::allreduce() {

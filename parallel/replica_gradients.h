@@ -22,8 +22,13 @@ class ReplicaGradients {
   // Sums what the replicas have added since zero() or the last reduce() into all of them, on top of what was
   // summed before. A parameter that no replica used since zero() then has no gradient (grad() is undefined).
   void reduce();
-  // False where a replica has added something that is not summed yet.
-  bool reduced() const { return reduced_; }
+
+  enum class State {
+    zeroed,  // since zero() nothing was added
+    local,   // each arena has what its own replica added, and arena 0 also what was summed before
+    summed,  // each arena has the sum over all replicas
+  };
+  State state() const { return state_; }
 
   // All gradients of a replica, the last layer's first; empty where there are no parameters.
   const std::vector<Tensor>& arenas() const { return arenas_; }
@@ -36,8 +41,7 @@ class ReplicaGradients {
   std::vector<Tensor> arenas_;
   std::vector<Tensor> rounded_;  // what travels instead of the arenas; empty where they do
   collective::Allreduce allreduce_;
-  bool reduced_ = true;
-  bool zero_ = true;  // nothing was added since zero()
+  State state_ = State::zeroed;
 };
 
 }  // namespace lockstep::parallel

@@ -51,28 +51,6 @@ std::vector<Tensor> get_params(const std::vector<Tensor>& params, const Device& 
   return replica;
 }
 
-std::vector<int64_t> split_sizes(int64_t rows, int parts) {
-  if (rows < 0 || parts < 1)
-    throw Error(fmt::format("split_sizes: {} rows in {} parts: use at least 1 part", rows, parts));
-  std::vector<int64_t> sizes(static_cast<size_t>(parts), rows / parts);
-  for (int64_t i = 0; i < rows % parts; ++i) ++sizes[static_cast<size_t>(i)];
-  return sizes;
-}
-
-Shards split_batch(const Tensor& x, const Tensor& y, const std::vector<Device>& devices) {
-  if (x.dim(0) != y.dim(0))
-    throw Error(fmt::format("split_batch: x has {} rows but y has {}", x.dim(0), y.dim(0)));
-  const std::vector<int64_t> sizes = split_sizes(x.dim(0), static_cast<int>(devices.size()));
-  Shards shards;
-  int64_t begin = 0;
-  for (size_t i = 0; i < devices.size(); ++i) {
-    shards.x.push_back(x.slice(begin, begin + sizes[i]).copy_to(devices[i]));
-    shards.y.push_back(y.slice(begin, begin + sizes[i]).copy_to(devices[i]));
-    begin += sizes[i];
-  }
-  return shards;
-}
-
 std::vector<Tensor> train_batch(const Tensor& x, const Tensor& y,
                                 const std::vector<std::vector<Tensor>>& device_params,
                                 const std::vector<Device>& devices, float lr, const Network& net,

@@ -10,24 +10,13 @@
 
 #include "core/tensor.h"
 #include "parallel/collective/allreduce.h"
+#include "parallel/shards.h"
 
 namespace lockstep::parallel {
 
 // A replica: deep copies of `params` on `device` (also when they are there already) that require gradients.
 // Throws where a tensor is listed twice: its copies would be two.
 std::vector<Tensor> get_params(const std::vector<Tensor>& params, const Device& device);
-
-// `rows` in `parts` shards whose sizes differ by one at most, the larger ones first: 9 in 4 is 3, 2, 2, 2.
-// Shards are empty where there are fewer rows than parts.
-std::vector<int64_t> split_sizes(int64_t rows, int parts);
-
-struct Shards {
-  std::vector<Tensor> x, y;  // one a device
-};
-
-// Cuts the rows of a batch (x: [rows, ...], y: [rows, ...], on any device) into shards of split_sizes, in
-// order, and copies shard i to devices[i].
-Shards split_batch(const Tensor& x, const Tensor& y, const std::vector<Device>& devices);
 
 // The network as a function of its input and its parameters, and the loss as one of the network's output and
 // the labels: one element, the sum over the rows (not their mean).

@@ -4,13 +4,14 @@
 // most.
 #pragma once
 
-#include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
-#include "core/stream.h"
 #include "nn/data/device_data.h"
 #include "parallel/data_parallel.h"
+#include "parallel/replica_optimizers.h"
+#include "parallel/step_log.h"
 
 namespace lockstep::parallel {
 
@@ -26,7 +27,7 @@ struct TrainerSettings {
 
 class Trainer {
  public:
-  // One replica a device, made by `make`, with the values of replica 0 (DataParallel).
+  // One replica on each device, made by `make`, with the values of replica 0 (DataParallel).
   Trainer(const MakeModule& make, const std::vector<Device>& devices, const TrainerSettings& settings);
 
   // One step on a batch that is split into a shard per device (some may be empty, but not all). Throws before
@@ -40,13 +41,7 @@ class Trainer {
 
   // What happened since the last report: waits for the steps so far. Throws where a label was no class, and
   // between accumulate() and step().
-  struct Report {
-    std::vector<double> losses;    // the mean loss of each step, with label smoothing where that is set
-    int64_t rows = 0;              // rows seen
-    int64_t correct = 0;           // rows whose largest logit was the label's
-    double allreduce_seconds = 0;  // from the end of backward on device 0 to the summed gradients
-  };
-  Report report();
+  StepReport report();
 
   // As nn::first_not_finite: of the parameters, of the optimizer's memory, and of every replica's buffers.
   std::optional<std::string> first_not_finite();
@@ -56,46 +51,14 @@ class Trainer {
   ReplicaOptimizers& optimizers() { return optimizers_; }
 
  private:
-  static constexpr size_t kInFlight = 2;
-  static constexpr int64_t kLossSlots = 1024;
-
-  struct InFlight;
-
-  InFlight& compute(const std::vector<data::LabelledBatch>& shards);
-  void record_done(InFlight& flight);
-  void wait_for_batch(size_t slot);
-  void collect();
+  std::vector<Tensor> losses_of(const std::vector<Tensor>& logits,
+                                const std::vector<data::LabelledBatch>& shards);
 
   DataParallel net_;
   ReplicaOptimizers optimizers_;
   float label_smoothing_, max_gradient_norm_;
-
-  // A batch in flight: when it is over on each device, and, where it ends a step, the allreduce's start and
-  // end on device 0.
-  struct InFlight {
-    std::vector<Event> done;
-    Event reduce_begin, reduce_end;
-    bool pending = false, reduces = false;
-  };
-  std::vector<InFlight> in_flight_;
-  size_t next_slot_ = 0;
-
-  std::vector<Tensor> losses_;      // a device: the summed loss of its shard, a slot a step
-  std::vector<Tensor> correct_;     // a device: right answers since the last report
-  std::vector<int64_t> step_rows_;  // rows of each step that is done and has a loss slot
-  int64_t rows_ = 0;                // accumulated for the next step
-  Report gathered_;
+  int64_t rows_ = 0;  // of the step that goes on
+  StepLog log_;
 };
-
-// Called before each batch of an evaluation with the rows that are done; false ends it.
-using WatchRows = std::function<bool(int64_t rows)>;
-
-// Right answers over the first `rows` rows of the data's order, in batches of `batch_size`, which are dealt
-// out to the replicas in turn; data[r] is on device r. So every batch is the same computation for every
-// number of replicas, and so is the count, where their buffers are equal (DataParallel::combine_buffers).
-// None where `watch` ended it. Throws where the model has fewer outputs than the data have classes, or a
-// label is no class, and nn::NotFinite, naming the row, where there is no largest output.
-std::optional<int64_t> count_correct(const DataParallel& net, const std::vector<data::DeviceData>& data,
-                                     int64_t rows, int64_t batch_size, const WatchRows& watch = nullptr);
 
 }  // namespace lockstep::parallel

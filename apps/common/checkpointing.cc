@@ -19,7 +19,7 @@ using Texts = std::map<std::string, std::string>;
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EpochSums, loss, allreduce_seconds, steps, rows, correct)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(EpochResult, epoch, train_loss, train_accuracy, test_accuracy,
                                                 learning_rate, seconds, images_per_second, allreduce_share)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Place, step, images, epoch, position, seconds, sums, results)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TrainingProgress, step, images, epoch, position, seconds, sums, results)
 
 namespace {
 
@@ -110,22 +110,22 @@ void Checkpointing::find() {
                     nn::state_path(options_.checkpoint, found_->step).string(), fmt::join(all, ", ")));
 }
 
-Place Checkpointing::resume(parallel::Trainer& trainer) {
+TrainingProgress Checkpointing::resume(parallel::Trainer& trainer) {
   if (!found_) return {};
-  const Place place = Json::parse(found_->run.at("place")).get<Place>();
+  const TrainingProgress progress = Json::parse(found_->run.at("place")).get<TrainingProgress>();
   load(*found_, trainer, nn::state_path(options_.checkpoint, found_->step).string());
-  if (!options_.quiet) print_note(place);
+  if (!options_.quiet) print_note(progress);
   found_.reset();
-  return place;
+  return progress;
 }
 
-void Checkpointing::print_note(const Place& place) const {
+void Checkpointing::print_note(const TrainingProgress& progress) const {
   const std::string state = printable(nn::state_path(options_.checkpoint, found_->step).native());
-  if (place.epoch >= options_.epochs) {
-    fmt::print("{}: all {} epochs are done: nothing left to do\n", state, place.epoch);
+  if (progress.epoch >= options_.epochs) {
+    fmt::print("{}: all {} epochs are done: nothing left to do\n", state, progress.epoch);
     return;
   }
-  fmt::print("going on from {}: {} epochs and {} steps are done\n", state, place.epoch, place.position);
+  fmt::print("going on from {}: {} epochs and {} steps are done\n", state, progress.epoch, progress.position);
   const auto changed = differences(Json::parse(found_->run.at("machine")).get<Texts>(), identity_.machine);
   if (!changed.empty())
     fmt::print(
@@ -133,18 +133,18 @@ void Checkpointing::print_note(const Place& place) const {
         fmt::join(changed, ", "));
 }
 
-bool Checkpointing::due_in_epoch(const Place& place) const {
-  return writer_ && options_.checkpoint_every > 0 && place.step % options_.checkpoint_every == 0;
+bool Checkpointing::due_in_epoch(const TrainingProgress& progress) const {
+  return writer_ && options_.checkpoint_every > 0 && progress.step % options_.checkpoint_every == 0;
 }
 
-bool Checkpointing::due_after_epoch(const Place& place, bool last) const {
-  return writer_ && (options_.checkpoint_every == 0 || last || due_in_epoch(place));
+bool Checkpointing::due_after_epoch(const TrainingProgress& progress, bool last) const {
+  return writer_ && (options_.checkpoint_every == 0 || last || due_in_epoch(progress));
 }
 
-void Checkpointing::save(const Place& place, parallel::Trainer& trainer) {
-  if (!writer_ || place.step == saved_step_) return;
-  writer_->save(checkpoint_of(place, trainer), nn::CheckpointWriter::Old::keep);
-  saved_step_ = place.step;
+void Checkpointing::save(const TrainingProgress& progress, parallel::Trainer& trainer) {
+  if (!writer_ || progress.step == saved_step_) return;
+  writer_->save(checkpoint_of(progress, trainer), nn::CheckpointWriter::Old::keep);
+  saved_step_ = progress.step;
   unproven_ = true;
 }
 
@@ -152,9 +152,9 @@ void Checkpointing::proven() {
   if (std::exchange(unproven_, false)) writer_->remove_old(saved_step_);
 }
 
-void Checkpointing::evaluated(const Place& place, parallel::Trainer& trainer) {
-  if (!writer_ || place.step != saved_step_) return;
-  writer_->replace_state(checkpoint_of(place, trainer));
+void Checkpointing::evaluated(const TrainingProgress& progress, parallel::Trainer& trainer) {
+  if (!writer_ || progress.step != saved_step_) return;
+  writer_->replace_state(checkpoint_of(progress, trainer));
   proven();
 }
 
@@ -162,17 +162,18 @@ void Checkpointing::disproven() {
   if (std::exchange(unproven_, false)) writer_->remove(saved_step_);
 }
 
-nn::Checkpoint Checkpointing::checkpoint_of(const Place& place, parallel::Trainer& trainer) const {
+nn::Checkpoint Checkpointing::checkpoint_of(const TrainingProgress& progress,
+                                            parallel::Trainer& trainer) const {
   const parallel::DataParallel& net = trainer.net();
   nn::Checkpoint checkpoint{
-      .step = place.step,
+      .step = progress.step,
       .weights = net.state_dict(),
       .model = identity_.model,
       .optimizer = trainer.optimizers().optimizers()[0]->state(nn::parameter_names(net.module())),
       .replicas = {},
       .run = {}};
   for (const auto& replica : net.replicas()) checkpoint.replicas.push_back(nn::replica_state(*replica));
-  checkpoint.run = {{"place", Json(place).dump()},
+  checkpoint.run = {{"place", Json(progress).dump()},
                     {"options", Json(identity_.options).dump()},
                     {"machine", Json(identity_.machine).dump()},
                     {"rows_since_combined", Json(net.rows_since_combined()).dump()}};

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "apps/common/options.h"
-#include "apps/common/place.h"
+#include "apps/common/training_progress.h"
 #include "nn/io/checkpoint.h"
 #include "parallel/trainer.h"
 
@@ -30,21 +30,21 @@ class Checkpointing {
   Checkpointing(const Options& options, RunIdentity identity);
 
   // With options.resume: loads the checkpoint into the trainer, and tells (unless quiet) from where the run
-  // goes on. Else a Place at the start.
-  Place resume(parallel::Trainer& trainer);
+  // goes on. Else one of 0 steps.
+  TrainingProgress resume(parallel::Trainer& trainer);
 
-  // Whether a checkpoint is due at this place.
-  bool due_in_epoch(const Place& place) const;
-  bool due_after_epoch(const Place& place, bool last) const;
-  // Saves, unless that has been done after this step. The trainer's reports up to here are in `place`.
+  // Whether a checkpoint is due at this progress.
+  bool due_in_epoch(const TrainingProgress& progress) const;
+  bool due_after_epoch(const TrainingProgress& progress, bool last) const;
+  // Saves, unless that has been done after this step. The trainer's reports up to here are in `progress`.
   // Changes nothing in the run. The older checkpoints all stay until it is known that these weights are worth
   // something:
-  void save(const Place& place, parallel::Trainer& trainer);
+  void save(const TrainingProgress& progress, parallel::Trainer& trainer);
   // They gave a number: the loss of the next step.
   void proven();
-  // They were evaluated: the result is in `place`, and now in the checkpoint of this step, where there is
+  // They were evaluated: the result is in `progress`, and now in the checkpoint of this step, where there is
   // one.
-  void evaluated(const Place& place, parallel::Trainer& trainer);
+  void evaluated(const TrainingProgress& progress, parallel::Trainer& trainer);
   // They gave none: the checkpoint goes away, if it was saved in this run and not proven.
   void disproven();
 
@@ -55,8 +55,8 @@ class Checkpointing {
 
  private:
   void find();
-  nn::Checkpoint checkpoint_of(const Place& place, parallel::Trainer& trainer) const;
-  void print_note(const Place& place) const;
+  nn::Checkpoint checkpoint_of(const TrainingProgress& progress, parallel::Trainer& trainer) const;
+  void print_note(const TrainingProgress& progress) const;
 
   const Options& options_;
   RunIdentity identity_;

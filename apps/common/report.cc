@@ -6,7 +6,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "apps/common/progress.h"
+#include "apps/common/progress_bar.h"
 #include "apps/common/standard_output.h"
 #include "apps/common/version.h"
 #include "kernels/check.h"

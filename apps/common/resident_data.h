@@ -8,6 +8,7 @@
 #include "nn/data/device_data.h"
 #include "nn/data/fashion_mnist.h"
 #include "nn/data/shuffle.h"
+#include "parallel/evaluate.h"
 #include "parallel/trainer.h"
 
 namespace lockstep::apps {

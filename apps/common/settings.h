@@ -4,7 +4,7 @@
 #include "apps/common/options.h"
 #include "core/tensor.h"
 #include "kernels/augment.h"
-#include "kernels/math.h"
+#include "kernels/math_context.h"
 #include "nn/init.h"
 #include "nn/optimizer.h"
 #include "nn/schedule.h"

@@ -12,12 +12,12 @@
 #include "apps/common/batch_check.h"
 #include "apps/common/checkpointing.h"
 #include "apps/common/interrupt.h"
-#include "apps/common/place.h"
-#include "apps/common/progress.h"
+#include "apps/common/progress_bar.h"
 #include "apps/common/report.h"
 #include "apps/common/resident_data.h"
 #include "apps/common/settings.h"
 #include "apps/common/standard_output.h"
+#include "apps/common/training_progress.h"
 #include "core/peer.h"
 #include "core/pool.h"
 #include "core/sha256.h"
@@ -82,11 +82,11 @@ class Run {
 
   const nn::Module& model() const { return *trainer_.replicas()[0]; }
   int64_t steps_an_epoch() const { return static_cast<int64_t>(steps_.size()); }
-  const Place& place() const { return place_; }
+  const TrainingProgress& progress() const { return progress_; }
 
-  // Where --resume asks for it, goes to the place of the newest checkpoint.
+  // Where --resume asks for it, goes on where the newest checkpoint was saved.
   void resume() {
-    place_ = checkpoints_.resume(trainer_);
+    progress_ = checkpoints_.resume(trainer_);
     check_finite();
   }
 
@@ -99,38 +99,38 @@ class Run {
     }
     trainer_.net().combine_buffers();
     check_finite();
-    if (checkpoints_.due_after_epoch(place_, place_.epoch + 1 == options_.epochs))
-      checkpoints_.save(place_, trainer_);
+    if (checkpoints_.due_after_epoch(progress_, progress_.epoch + 1 == options_.epochs))
+      checkpoints_.save(progress_, trainer_);
     const std::optional<double> accuracy = evaluate();
     if (!accuracy) {
-      checkpoints_.save(place_, trainer_);
+      checkpoints_.save(progress_, trainer_);
       return false;
     }
     end_epoch(*accuracy);
-    checkpoints_.evaluated(place_, trainer_);
+    checkpoints_.evaluated(progress_, trainer_);
     return true;
   }
 
  private:
   // False where it was asked to stop.
   bool train_epoch() {
-    data_.shuffle(options_.seed, place_.epoch);
+    data_.shuffle(options_.seed, progress_.epoch);
     const int64_t steps = steps_an_epoch();
-    Progress progress(epoch_label(), place_.position, steps, options_.quiet);
+    ProgressBar bar(epoch_label(), progress_.position, steps, options_.quiet);
     since_ = Clock::now();
     while (!interrupted()) {
-      if (place_.position == steps) {
+      if (progress_.position == steps) {
         collect();
         return true;
       }
       step();
       if (options_.check_lockstep) check_lockstep();
-      if (place_.position < steps && checkpoints_.due_in_epoch(place_)) save();
-      if (progress.due()) {
+      if (progress_.position < steps && checkpoints_.due_in_epoch(progress_)) save();
+      if (bar.due()) {
         collect();
-        progress.show(place_.position, fmt::format("{:.0f} images/s  loss {:.4f}",
-                                                   static_cast<double>(place_.sums.rows) / place_.seconds,
-                                                   place_.sums.mean_loss()));
+        bar.show(progress_.position, fmt::format("{:.0f} images/s  loss {:.4f}",
+                                                 static_cast<double>(progress_.sums.rows) / progress_.seconds,
+                                                 progress_.sums.mean_loss()));
       }
     }
     return false;
@@ -138,10 +138,10 @@ class Run {
 
   // The test accuracy; none where it was asked to stop.
   std::optional<double> evaluate() {
-    Progress progress(epoch_label() + " test", 0, data_.test_rows(), options_.quiet);
+    ProgressBar bar(epoch_label() + " test", 0, data_.test_rows(), options_.quiet);
     const auto watch = [&](int64_t rows) {
-      if (progress.due())
-        progress.show(rows, fmt::format("{:.0f} images/s", static_cast<double>(rows) / progress.seconds()));
+      if (bar.due())
+        bar.show(rows, fmt::format("{:.0f} images/s", static_cast<double>(rows) / bar.seconds()));
       return !interrupted();
     };
     try {
@@ -152,59 +152,59 @@ class Run {
     }
   }
 
-  std::string epoch_label() const { return fmt::format("epoch {}/{}", place_.epoch + 1, options_.epochs); }
+  std::string epoch_label() const { return fmt::format("epoch {}/{}", progress_.epoch + 1, options_.epochs); }
 
   void end_epoch(double test_accuracy) {
-    const EpochSums& sums = place_.sums;
-    place_.results.push_back(
-        {.epoch = place_.epoch + 1,
+    const EpochSums& sums = progress_.sums;
+    progress_.results.push_back(
+        {.epoch = progress_.epoch + 1,
          .train_loss = sums.mean_loss(),
          .train_accuracy = static_cast<double>(sums.correct) / static_cast<double>(sums.rows),
          .test_accuracy = test_accuracy,
-         .learning_rate = rate_of((place_.epoch + 1) * steps_an_epoch() - 1),
-         .seconds = place_.seconds,
-         .images_per_second = static_cast<double>(sums.rows) / place_.seconds,
-         .allreduce_share = sums.allreduce_seconds / place_.seconds});
-    ++place_.epoch;
-    place_.position = 0;
-    place_.seconds = 0;
-    place_.sums = {};
+         .learning_rate = rate_of((progress_.epoch + 1) * steps_an_epoch() - 1),
+         .seconds = progress_.seconds,
+         .images_per_second = static_cast<double>(sums.rows) / progress_.seconds,
+         .allreduce_share = sums.allreduce_seconds / progress_.seconds});
+    ++progress_.epoch;
+    progress_.position = 0;
+    progress_.seconds = 0;
+    progress_.sums = {};
   }
 
   void step() {
-    const data::Batch& rows = steps_[static_cast<size_t>(place_.position)];
-    const double rate = rate_of(place_.epoch * steps_an_epoch() + place_.position);
+    const data::Batch& rows = steps_[static_cast<size_t>(progress_.position)];
+    const double rate = rate_of(progress_.epoch * steps_an_epoch() + progress_.position);
     data::Batch batch{rows.begin, std::min(rows.begin + options_.batch_size, rows.end)};
     for (; batch.end < rows.end; batch = {batch.end, std::min(batch.end + options_.batch_size, rows.end)})
       trainer_.accumulate(data_.shards(batch, settings_.augmentation));
     trainer_.step(data_.shards(batch, settings_.augmentation), static_cast<float>(rate));
-    ++place_.position;
-    ++place_.step;
-    place_.images += rows.end - rows.begin;
+    ++progress_.position;
+    ++progress_.step;
+    progress_.images += rows.end - rows.begin;
   }
 
   // Of a step of the whole run, from 0.
   double rate_of(int64_t step) const { return rate_at(settings_, step, steps_an_epoch()); }
 
-  // Brings `place_` up to date; the steps that are enqueued end first. A checkpoint's weights are worth what
-  // comes next, so the first loss after it decides whether it stays.
+  // Brings `progress_` up to date; the steps that are enqueued end first. A checkpoint's weights are worth
+  // what comes next, so the first loss after it decides whether it stays.
   void collect() {
-    const parallel::Trainer::Report report = trainer_.report();
+    const parallel::StepReport report = trainer_.report();
     if (!report.losses.empty()) {
       if (std::isfinite(report.losses.front()))
         checkpoints_.proven();
       else
         checkpoints_.disproven();
     }
-    place_.sums.add(report, place_.step);
-    place_.seconds += seconds_since(since_);
+    progress_.sums.add(report, progress_.step);
+    progress_.seconds += seconds_since(since_);
     since_ = Clock::now();
   }
 
   void save() {
     collect();
     check_finite();
-    checkpoints_.save(place_, trainer_);
+    checkpoints_.save(progress_, trainer_);
     since_ = Clock::now();  // saving is no training
   }
 
@@ -214,7 +214,7 @@ class Run {
   }
 
   [[noreturn]] void throw_not_finite(const std::string& found) const {
-    throw Error(fmt::format("after step {} {}: use a smaller --lr or --clip-norm{}", place_.step, found,
+    throw Error(fmt::format("after step {} {}: use a smaller --lr or --clip-norm{}", progress_.step, found,
                             checkpoints_.how_to_go_back()));
   }
 
@@ -225,7 +225,7 @@ class Run {
     for (const nn::Parameter& parameter : model().named_parameters()) names.push_back(parameter.name);
     if (const auto difference = parallel::first_difference(parameters, names))
       throw Error(
-          fmt::format("the replicas are out of lockstep after step {}: {}", place_.step, *difference));
+          fmt::format("the replicas are out of lockstep after step {}: {}", progress_.step, *difference));
   }
 
   const Options& options_;
@@ -234,8 +234,8 @@ class Run {
   std::vector<data::Batch> steps_;  // the rows of each
   parallel::Trainer trainer_;
   Checkpointing& checkpoints_;
-  Place place_;
-  Clock::time_point since_;  // when place_.seconds was brought up to date
+  TrainingProgress progress_;
+  Clock::time_point since_;  // when progress_.seconds was brought up to date
 };
 
 std::string sha256_of(const data::FashionMnist& images) {
@@ -260,13 +260,14 @@ RunIdentity identity(const Options& options, const Model& model, const data::Fas
   return identity;
 }
 
-Totals totals_of(const Place& place, const std::vector<Device>& devices, const nn::Module& model) {
+Totals totals_of(const TrainingProgress& progress, const std::vector<Device>& devices,
+                 const nn::Module& model) {
   Totals totals;
-  totals.epochs = place.epoch;
-  totals.steps = place.step;
-  totals.images = place.images;
+  totals.epochs = progress.epoch;
+  totals.steps = progress.step;
+  totals.images = progress.images;
   double allreduce_seconds = 0;
-  for (const EpochResult& result : place.results) {
+  for (const EpochResult& result : progress.results) {
     totals.seconds += result.seconds;
     allreduce_seconds += result.allreduce_share * result.seconds;
     totals.test_accuracy = result.test_accuracy;
@@ -333,16 +334,16 @@ int train(const Options& options, const Model& model) {
               .train_images = images.train.rows,
               .test_images = images.test.rows});
   run.resume();
-  for (const EpochResult& result : run.place().results) report.epoch(result);
-  while (run.place().epoch < options.epochs) {
+  for (const EpochResult& result : run.progress().results) report.epoch(result);
+  while (run.progress().epoch < options.epochs) {
     if (!run.epoch()) {
-      print_notice(fmt::format("interrupted after step {} (epoch {}){}", run.place().step,
-                               run.place().epoch + 1, checkpoints.how_to_go_on()));
+      print_notice(fmt::format("interrupted after step {} (epoch {}){}", run.progress().step,
+                               run.progress().epoch + 1, checkpoints.how_to_go_on()));
       return kExitInterrupted;
     }
-    report.epoch(run.place().results.back());
+    report.epoch(run.progress().results.back());
   }
-  report.totals(totals_of(run.place(), devices, run.model()));
+  report.totals(totals_of(run.progress(), devices, run.model()));
   return 0;
 }
 

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/math.h"
+#include "kernels/math_context.h"
 
 namespace lockstep::kernels {
 

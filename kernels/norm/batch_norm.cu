@@ -37,7 +37,7 @@ __global__ void chunk_statistics_kernel(int64_t rows, int channels, const T* __r
 // The mean of a tile's channels, and the sum of squared distances from it, from those of the chunks.
 template <int kThreads>
 __device__ void combine_chunks(const Tile& tile, int64_t rows, int channels, const float* chunk_mean,
-                               const float* chunk_squares, float one_in_rows, float* mean, float* squares) {
+                               const float* chunk_squares, float inv_rows, float* mean, float* squares) {
   const int64_t chunks = (rows + kChunkRows - 1) / kChunkRows;
   for_each_channel_in_tile<kThreads>(tile.first, tile.width, [=](auto lanes, int channel, bool writes) {
     using Lanes = decltype(lanes);
@@ -48,7 +48,7 @@ __device__ void combine_chunks(const Tile& tile, int64_t rows, int channels, con
                                     const auto count = static_cast<float>(rows_of_chunk(chunk, rows));
                                     return Lanes::load(chunk_mean + chunk * channels + channel) * count;
                                   }) *
-        one_in_rows;
+        inv_rows;
     const Floats total = sum_rows<kThreads, Lanes>(chunks, [=](int64_t chunk) {
       const auto count = static_cast<float>(rows_of_chunk(chunk, rows));
       const Floats distance = Lanes::load(chunk_mean + chunk * channels + channel) - centre;
@@ -63,10 +63,10 @@ __device__ void combine_chunks(const Tile& tile, int64_t rows, int channels, con
 
 template <int kThreads>
 __global__ void shard_statistics_kernel(int64_t rows, int channels, const float* __restrict__ chunk_mean,
-                                        const float* __restrict__ chunk_squares, float one_in_rows,
-                                        float* mean, float* squares) {
+                                        const float* __restrict__ chunk_squares, float inv_rows, float* mean,
+                                        float* squares) {
   combine_chunks<kThreads>(tile_of(static_cast<int>(blockIdx.x), channels), rows, channels, chunk_mean,
-                           chunk_squares, one_in_rows, mean, squares);
+                           chunk_squares, inv_rows, mean, squares);
 }
 
 // Block x: the statistics of tile x, and the running ones.
@@ -76,8 +76,7 @@ __global__ void statistics_kernel(int64_t rows, int channels, const float* __res
                                   ChannelResults results) {
   const Tile tile = tile_of(static_cast<int>(blockIdx.x), channels);
   float* squares = results.inverse_stddev;  // until the loop below
-  combine_chunks<kThreads>(tile, rows, channels, chunk_mean, chunk_squares, results.one_in_rows, mean,
-                           squares);
+  combine_chunks<kThreads>(tile, rows, channels, chunk_mean, chunk_squares, results.inv_rows, mean, squares);
   __syncthreads();
   for (int64_t i : block_stride<kThreads>(tile.width)) {
     const int64_t c = tile.first + i;
@@ -129,8 +128,8 @@ void batch_norm_statistics(const BatchNormShape& shape, const BatchNormSettings&
   if (shape.rows == 0 || shape.channels == 0) return;
   check_rows(shape.rows);
   const ChunkSums chunks = chunk_statistics(shape, x, workspace, stream);
-  const ChannelResults results{settings,       one_in(shape.rows), one_in(shape.rows - 1),
-                               inverse_stddev, running_mean,       running_variance};
+  const ChannelResults results{settings,       inverse_of(shape.rows), inverse_of(shape.rows - 1),
+                               inverse_stddev, running_mean,           running_variance};
   launch_blocks<kTileThreads>(LOCKSTEP_BLOCK_KERNEL(statistics_kernel), tile_grid(shape), stream, shape.rows,
                               shape.channels, chunks.first, chunks.second, mean, results);
 }
@@ -146,7 +145,7 @@ void batch_norm_shard_statistics(const BatchNormShape& shape, const T* x, float*
   }
   const ChunkSums chunks = chunk_statistics(shape, x, workspace, stream);
   launch_blocks<kTileThreads>(LOCKSTEP_BLOCK_KERNEL(shard_statistics_kernel), tile_grid(shape), stream,
-                              shape.rows, shape.channels, chunks.first, chunks.second, one_in(shape.rows),
+                              shape.rows, shape.channels, chunks.first, chunks.second, inverse_of(shape.rows),
                               statistics, statistics + shape.channels);
 }
 

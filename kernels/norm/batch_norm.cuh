@@ -55,7 +55,7 @@ struct ChunkSums {
       : first(static_cast<float*>(workspace)), second(first + chunk_count(s.rows) * s.channels) {}
 };
 
-inline float one_in(int64_t n) {
+inline float inverse_of(int64_t n) {
   return static_cast<float>(1.0 / static_cast<double>(n));
 }
 
@@ -67,14 +67,14 @@ inline void check_rows(int64_t rows) {
 // What follows from a channel's mean and its sum of squared distances from it, over at least two rows.
 struct ChannelResults {
   BatchNormSettings settings;
-  float one_in_rows, one_in_rows_less_one;
+  float inv_rows, inv_rows_minus_1;
   float *inverse_stddev, *running_mean, *running_variance;
 
   __device__ void write(int64_t c, float mean, float squares) const {
-    inverse_stddev[c] = 1.0f / sqrtf(squares * one_in_rows + settings.epsilon);
+    inverse_stddev[c] = 1.0f / sqrtf(squares * inv_rows + settings.epsilon);
     running_mean[c] = (1.0f - settings.momentum) * running_mean[c] + settings.momentum * mean;
-    running_variance[c] = (1.0f - settings.momentum) * running_variance[c] +
-                          settings.momentum * (squares * one_in_rows_less_one);
+    running_variance[c] =
+        (1.0f - settings.momentum) * running_variance[c] + settings.momentum * (squares * inv_rows_minus_1);
   }
 };
 

@@ -69,7 +69,7 @@ __global__ void combine_gradients_kernel(int64_t chunks, int channels, const flo
 // With statistics of the batch: dx = gamma inverse_stddev (g - mean(g) - normalised x * mean(g * normalised
 // x)).
 template <int kThreads, typename T, bool kRelu, BatchNormMode kMode>
-__global__ void input_gradient_kernel(int64_t rows, int channels, int block_rows, float one_in_rows,
+__global__ void input_gradient_kernel(int64_t rows, int channels, int block_rows, float inv_rows,
                                       const T* __restrict__ x, const T* __restrict__ y,
                                       const T* __restrict__ dy, const float* __restrict__ mean,
                                       const float* __restrict__ inverse_stddev,
@@ -87,7 +87,7 @@ __global__ void input_gradient_kernel(int64_t rows, int channels, int block_rows
     Floats value = gradient;
     if constexpr (kMode == BatchNormMode::batch) {
       const Floats normalised = (Lanes::load(x + i) - Lanes::load(mean + channel)) * inverse;
-      value -= (Lanes::load(dbeta + channel) + normalised * Lanes::load(dgamma + channel)) * one_in_rows;
+      value -= (Lanes::load(dbeta + channel) + normalised * Lanes::load(dgamma + channel)) * inv_rows;
     }
     Lanes::store(dx + i, value * (inverse * Lanes::load(gamma + channel)));
     if constexpr (kRelu)
@@ -121,8 +121,8 @@ void batch_norm_input_gradient(const BatchNormShape& shape, BatchNormMode mode, 
                                const float* dbeta, T* dx, T* daddend, cudaStream_t stream) {
   if (shape.rows == 0 || shape.channels == 0) return;
   const auto run = [&](auto kernels) {
-    launch_rows(kernels, shape, stream, one_in(rows_of_all), x, y, dy, mean, inverse_stddev, gamma, dgamma,
-                dbeta, dx, daddend);
+    launch_rows(kernels, shape, stream, inverse_of(rows_of_all), x, y, dy, mean, inverse_stddev, gamma,
+                dgamma, dbeta, dx, daddend);
   };
   if (mode == BatchNormMode::batch && y != nullptr)
     run([](auto threads) { return input_gradient_kernel<threads(), T, true, BatchNormMode::batch>; });

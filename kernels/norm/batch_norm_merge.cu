@@ -51,8 +51,9 @@ void batch_norm_merge_statistics(int channels, const BatchNormSettings& settings
   const Shards shards("batch_norm_merge_statistics", rows);
   if (shards.count == 0) return;
   check_rows(shards.rows);
-  const ChannelResults results{settings,       one_in(shards.rows), one_in(shards.rows - 1),
-                               inverse_stddev, running_mean,        running_variance};
+  const ChannelResults results{
+      settings,     inverse_of(shards.rows), inverse_of(shards.rows - 1), inverse_stddev,
+      running_mean, running_variance};
   launch_elements(stream, channels, [=] __device__(int64_t c) {
     float centre = 0.0f, squares = 0.0f;
     for (int s = 0; s < shards.count; ++s) {

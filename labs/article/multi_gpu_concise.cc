@@ -9,6 +9,7 @@
 #include "nn/layers.h"
 #include "nn/sgd.h"
 #include "parallel/data_parallel.h"
+#include "parallel/replica_optimizers.h"
 
 using namespace lockstep;
 

@@ -60,7 +60,7 @@ void Allreduce::operator()(const std::vector<Tensor>& data) {
   // Begin where the caller's work ends, with all slots free.
   for (Rank& rank : ranks_) {
     rank.given.record(rank.device.stream());
-    rank.given.hold(rank.stream.get());
+    rank.stream.wait(rank.given);
     rank.finished.record(rank.stream.get());
   }
   for (auto& [ends, link] : links_) link.slot_free.record(ranks_[ends.second].stream.get());
@@ -73,7 +73,7 @@ void Allreduce::operator()(const std::vector<Tensor>& data) {
   }
 
   // The caller's next work comes after all of it.
-  for (const Rank& rank : ranks_) rank.finished.hold(rank.device.stream());
+  for (const Rank& rank : ranks_) rank.device.wait(rank.finished);
 }
 
 // One hop. A copy that is to be added lands in the link's slot, and two events guard the slot: the addition
@@ -91,14 +91,14 @@ void Allreduce::enqueue(const Transfer& t, const std::vector<std::byte*>& buffer
   std::byte* to = buffers[t.destination] + begin;
   const size_t bytes = t.slice.size() * size_of(dtype);
 
-  source.finished.hold(link.stream.get());  // what the source received in earlier rounds is in the sum
+  link.stream.wait(source.finished);  // what the source received in earlier rounds is in the sum
   if (t.action == Action::add) {
-    link.slot_free.hold(link.stream.get());
+    link.stream.wait(link.slot_free);
     peer_copy(link.slot(), destination.device, from, source.device, bytes, link.stream.get());
     link.data_ready.record(link.stream.get());
 
     const DeviceGuard guard(destination.device);
-    link.data_ready.hold(destination.stream.get());
+    destination.stream.wait(link.data_ready);
     for_float_type("allreduce", dtype, [&](auto element) {
       using T = decltype(element);
       kernels::add_into(reinterpret_cast<T*>(to), static_cast<const T*>(link.slot()), t.slice.size(),
@@ -106,17 +106,17 @@ void Allreduce::enqueue(const Transfer& t, const std::vector<std::byte*>& buffer
     });
     link.slot_free.record(destination.stream.get());
   } else {
-    destination.finished.hold(link.stream.get());  // nobody reads any more what is overwritten here
+    link.stream.wait(destination.finished);  // nobody reads any more what is overwritten here
     peer_copy(to, destination.device, from, source.device, bytes, link.stream.get());
     link.data_ready.record(link.stream.get());
-    link.data_ready.hold(destination.stream.get());
+    destination.stream.wait(link.data_ready);
   }
 }
 
 // After all transfers of a round are enqueued: both ends' later rounds come behind this one. The source's do,
 // too, because it must not overwrite what is still being sent.
 void Allreduce::finish(const Transfer& t) {
-  links_.at({t.source, t.destination}).data_ready.hold(ranks_[t.source].stream.get());
+  ranks_[t.source].stream.wait(links_.at({t.source, t.destination}).data_ready);
   for (const int rank : {t.source, t.destination}) ranks_[rank].finished.record(ranks_[rank].stream.get());
 }
 

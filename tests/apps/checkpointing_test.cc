@@ -100,11 +100,12 @@ TEST_F(CheckpointingTest, ReplicasGoOnWithWhatIsTheirOwn) {
   whole.steps(3);
   whole.steps(3);
   saved.steps(3);
-  Place place{.step = 3, .images = 15, .epoch = 0, .position = 3, .seconds = 0.25, .sums = {}, .results = {}};
-  place.sums.add(saved.trainer.report(), 3);
+  TrainingProgress progress{
+      .step = 3, .images = 15, .epoch = 0, .position = 3, .seconds = 0.25, .sums = {}, .results = {}};
+  progress.sums.add(saved.trainer.report(), 3);
   {
     const Options to = options(false);
-    Checkpointing(to, {}).save(place, saved.trainer);
+    Checkpointing(to, {}).save(progress, saved.trainer);
   }
   const auto rows = saved.trainer.net().rows_since_combined();
   EXPECT_NE(rows[0], rows[1]);
@@ -113,12 +114,12 @@ TEST_F(CheckpointingTest, ReplicasGoOnWithWhatIsTheirOwn) {
   EXPECT_EQ(saved.state(), whole.state()) << "saving changes nothing";
 
   const Options from = options(true);
-  const Place found = Checkpointing(from, {}).resume(resumed.trainer);
+  const TrainingProgress found = Checkpointing(from, {}).resume(resumed.trainer);
   EXPECT_EQ(found.step, 3);
   EXPECT_EQ(found.position, 3);
   EXPECT_EQ(found.seconds, 0.25);
-  EXPECT_EQ(found.sums.loss, place.sums.loss);
-  EXPECT_EQ(found.sums.rows, place.sums.rows);
+  EXPECT_EQ(found.sums.loss, progress.sums.loss);
+  EXPECT_EQ(found.sums.rows, progress.sums.rows);
   EXPECT_EQ(resumed.trainer.net().rows_since_combined(), rows);
   resumed.steps(3);
   EXPECT_EQ(resumed.state(), whole.state());

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/check.h"
-#include "kernels/math.h"
+#include "kernels/math_context.h"
 
 namespace lockstep::test {
 

@@ -15,6 +15,7 @@
 #include "nn/schedule.h"
 #include "nn/sgd.h"
 #include "parallel/data_parallel.h"
+#include "parallel/replica_optimizers.h"
 #include "parallel/replicas.h"
 #include "tests/error_of.h"
 

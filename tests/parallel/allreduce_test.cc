@@ -254,11 +254,11 @@ TEST_P(AllreduceTest, CanBeCapturedAndReplayed) {
     }
     LOCKSTEP_CUDA(cudaStreamBeginCapture(first, cudaStreamCaptureModeThreadLocal));
     events[0].record(first);
-    for (int i = 1; i < n; ++i) events[0].hold(devices[i].stream());
+    for (int i = 1; i < n; ++i) devices[i].wait(events[0]);
     reduce(buffers.data());
     for (int i = 1; i < n; ++i) {
       events[i].record(devices[i].stream());
-      events[i].hold(first);
+      devices[0].wait(events[i]);
     }
     cudaGraph_t graph = nullptr;
     LOCKSTEP_CUDA(cudaStreamEndCapture(first, &graph));

@@ -1,5 +1,6 @@
 // DataParallel against one device: outputs, gradients, accumulation, unused parameters, and what it refuses.
 #include "parallel/data_parallel.h"
+#include "parallel/replica_optimizers.h"
 
 #include <cuda_runtime.h>
 #include <fmt/format.h>
@@ -148,8 +149,8 @@ TEST(DataParallel, AccumulatesSeveralBatchesAsOne) {
       accumulate(net, batch, 5, 7);
       accumulate(net, batch, 7, 9);
     }
-    net.reduce();
-    net.reduce();  // nothing is left to sum
+    net.reduce_gradients();
+    net.reduce_gradients();  // nothing is left to sum
     accumulate(net, batch, 9, kRows);
   });
   EXPECT_LE(difference(mixed, one.gradients), kRounding);

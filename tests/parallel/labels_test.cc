@@ -7,6 +7,7 @@
 #include "nn/init.h"
 #include "nn/layers.h"
 #include "nn/sgd.h"
+#include "parallel/evaluate.h"
 #include "parallel/replicas.h"
 #include "parallel/trainer.h"
 #include "tests/error_of.h"

@@ -9,6 +9,7 @@
 #include "nn/adam.h"
 #include "nn/io/state_dict.h"
 #include "nn/sgd.h"
+#include "parallel/replica_optimizers.h"
 #include "parallel/replicas.h"
 #include "tests/error_of.h"
 #include "tests/parallel/small_net.h"

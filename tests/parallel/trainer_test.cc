@@ -1,5 +1,6 @@
 // Whole training steps of LeNet on k devices: against one device, against themselves, and without allocation.
 #include "parallel/trainer.h"
+#include "parallel/evaluate.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -149,7 +150,7 @@ TEST(Trainer, TakesBatchesWithFewerRowsThanDevices) {
   few.step(2);
   one.step(2);
   for (size_t r = 1; r < 5; ++r) EXPECT_EQ(few.weights(r), few.weights(0));
-  const Trainer::Report report = few.trainer.report();
+  const StepReport report = few.trainer.report();
   EXPECT_EQ(report.rows, 2);
   // One loss is the sum of two rows on one device, the other of two devices: a rounding or two apart.
   EXPECT_NEAR(report.losses.at(0), one.trainer.report().losses.at(0), 1e-5);
@@ -208,7 +209,7 @@ TEST(Trainer, ReportsTheMeanLossOfEveryStepAndCountsRows) {
       nn::cross_entropy(training.trainer.replicas()[0]->forward(batch.x), batch.y, nn::Reduction::mean)
           .item();
   for (int i = 0; i < 5; ++i) training.step();
-  const Trainer::Report report = training.trainer.report();
+  const StepReport report = training.trainer.report();
   ASSERT_EQ(report.losses.size(), 5U);
   EXPECT_EQ(report.rows, 5 * kRows);
   EXPECT_GE(report.correct, 0);
@@ -227,7 +228,7 @@ TEST(Trainer, AccumulatedBatchesAreOneStepOnAllTheirRows) {
     Training whole(k);
     for (int i = 0; i < 2; ++i) whole.step();
     const auto expected = whole.weights();
-    const Trainer::Report wanted = whole.trainer.report();
+    const StepReport wanted = whole.trainer.report();
     double largest = 0;
     for (const auto& values : expected)
       for (const float value : values) largest = std::max(largest, std::abs(static_cast<double>(value)));
@@ -244,7 +245,7 @@ TEST(Trainer, AccumulatedBatchesAreOneStepOnAllTheirRows) {
           difference = std::max(difference, std::abs(static_cast<double>(weights[p][i]) - expected[p][i]));
       // Two steps, each as far apart as one on another number of devices.
       EXPECT_LE(difference, 2e-6 * largest) << k << " devices, " << parts.size() << " parts";
-      const Trainer::Report report = training.trainer.report();
+      const StepReport report = training.trainer.report();
       ASSERT_EQ(report.losses.size(), 2U);
       for (size_t i = 0; i < 2; ++i)
         EXPECT_NEAR(report.losses[i], wanted.losses[i], 1e-5 * wanted.losses[i]) << "step " << i;

@@ -1,4 +1,4 @@
-#include "apps/common/place.h"
+#include "apps/common/training_progress.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 namespace lockstep::apps {
 
-void EpochSums::add(const parallel::Trainer::Report& report, int64_t steps_so_far) {
+void EpochSums::add(const parallel::StepReport& report, int64_t steps_so_far) {
   const auto count = static_cast<int64_t>(report.losses.size());
   for (int64_t i = 0; i < count; ++i) {
     const double value = report.losses[static_cast<size_t>(i)];

@@ -18,10 +18,10 @@ struct EpochSums {
   double mean_loss() const { return steps > 0 ? loss / static_cast<double>(steps) : 0; }
   // `steps_so_far`: of the whole run, the report's last one included. Throws, naming the step, where a loss
   // is no number.
-  void add(const parallel::Trainer::Report& report, int64_t steps_so_far);
+  void add(const parallel::StepReport& report, int64_t steps_so_far);
 };
 
-struct Place {
+struct TrainingProgress {
   int64_t step = 0, images = 0;           // of the whole run
   int64_t epoch = 0;                      // epochs that are over, evaluation included
   int64_t position = 0;                   // steps done in the one that goes on

@@ -8,13 +8,13 @@
 
 namespace lockstep::apps {
 
-class Progress {
+class ProgressBar {
  public:
   // `total` of something named `label`, of which `done` are over; shows nothing when `quiet`.
-  Progress(std::string label, int64_t done, int64_t total, bool quiet);
-  ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  ProgressBar(std::string label, int64_t done, int64_t total, bool quiet);
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
 
   // True when it is time to show again; the caller then gathers figures (which waits for the device).
   bool due() const;

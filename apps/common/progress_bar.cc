@@ -1,4 +1,4 @@
-#include "apps/common/progress.h"
+#include "apps/common/progress_bar.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -29,7 +29,7 @@ std::string format_seconds(double seconds) {
   return fmt::format("{}:{:02}", total / 60, total % 60);
 }
 
-Progress::Progress(std::string label, int64_t done, int64_t total, bool quiet)
+ProgressBar::ProgressBar(std::string label, int64_t done, int64_t total, bool quiet)
     : label_(std::move(label)),
       first_(done),
       total_(total),
@@ -38,17 +38,17 @@ Progress::Progress(std::string label, int64_t done, int64_t total, bool quiet)
       start_(Clock::now()),
       last_(start_) {}
 
-Progress::~Progress() {
+ProgressBar::~ProgressBar() {
   if (!drawn_) return;
   std::fputs("\r\033[K", stdout);
   std::fflush(stdout);
 }
 
-bool Progress::due() const {
+bool ProgressBar::due() const {
   return !quiet_ && Clock::now() - last_ >= (terminal_ ? kTerminalPause : kLinePause);
 }
 
-void Progress::show(int64_t done, const std::string& figures) {
+void ProgressBar::show(int64_t done, const std::string& figures) {
   if (quiet_) return;
   last_ = Clock::now();
   const double each = seconds() / static_cast<double>(std::max<int64_t>(done - first_, 1));
