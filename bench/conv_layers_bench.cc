@@ -60,29 +60,21 @@ class Buffer {
   float* data_ = nullptr;
 };
 
-void run(benchmark::State& state, const Conv2dShape& s, ConvPass pass, bool direct) {
+void run(benchmark::State& state, const Conv2dShape& s, ConvPass pass, const ConvPath<float>& path) {
   MathContext context{Math::library, nullptr, nullptr, nullptr};
   LOCKSTEP_CUDA(cudaStreamCreate(&context.stream));
   LOCKSTEP_CUDNN(cudnnCreate(&context.cudnn));
   LOCKSTEP_CUDNN(cudnnSetStream(context.cudnn, context.stream));
-  const bool filter = pass == ConvPass::backward_filter;
   const Buffer x(static_cast<size_t>(s.input_size()) * 4), w(static_cast<size_t>(s.weight_size()) * 4);
   const Buffer y(static_cast<size_t>(s.output_size()) * 4);
-  const Buffer workspace(!direct  ? conv2d_library_workspace_bytes(context, s, pass)
-                         : filter ? conv2d_direct_filter_workspace_bytes(s)
-                                  : conv2d_direct_correlation_workspace_bytes(s, pass));
+  const Buffer workspace(path.workspace_bytes(context, s, pass));
   for (auto _ : state) {
     if (pass == ConvPass::forward)
-      direct
-          ? conv2d_direct_forward(context.stream, s, x.data(), w.data(), nullptr, y.data(), workspace.data())
-          : conv2d_library_forward(context, s, x.data(), w.data(), nullptr, y.data(), workspace.data());
+      path.forward(context, s, x.data(), w.data(), nullptr, y.data(), workspace.data());
     else if (pass == ConvPass::backward_data)
-      direct ? conv2d_direct_backward_data(context.stream, s, y.data(), w.data(), x.data(), workspace.data())
-             : conv2d_library_backward_data(context, s, y.data(), w.data(), x.data(), workspace.data());
+      path.backward_data(context, s, y.data(), w.data(), x.data(), workspace.data());
     else
-      direct
-          ? conv2d_direct_backward_filter(context.stream, s, x.data(), y.data(), w.data(), workspace.data())
-          : conv2d_library_backward_filter(context, s, x.data(), y.data(), w.data(), workspace.data());
+      path.backward_filter(context, s, x.data(), y.data(), w.data(), workspace.data());
     LOCKSTEP_CUDA(cudaStreamSynchronize(context.stream));
   }
   const double operations = 2.0 * static_cast<double>(s.batch) * s.out_height() * s.out_width() *
@@ -97,13 +89,12 @@ void register_layer(const Layer& layer, bool with_direct) {
   for (const auto& [pass, name] :
        {std::pair{ConvPass::forward, "forward"}, std::pair{ConvPass::backward_data, "backward_data"},
         std::pair{ConvPass::backward_filter, "backward_filter"}})
-    for (const bool direct : {true, false})
-      if (!direct || with_direct)
-        benchmark::RegisterBenchmark(
-            (std::string(layer.name) + "/" + name + (direct ? "/direct" : "/cudnn")).c_str(),
-            [shape = layer.shape, pass = pass, direct](benchmark::State& state) {
-              run(state, shape, pass, direct);
-            })
+    for (const ConvPath<float>* path : {&conv2d_direct_path(), &conv2d_library_path<float>()})
+      if (path != &conv2d_direct_path() || with_direct)
+        benchmark::RegisterBenchmark((std::string(layer.name) + "/" + name + "/" + path->name).c_str(),
+                                     [shape = layer.shape, pass = pass, path](benchmark::State& state) {
+                                       run(state, shape, pass, *path);
+                                     })
             ->MeasureProcessCPUTime()
             ->UseRealTime()
             ->Unit(benchmark::kMillisecond)

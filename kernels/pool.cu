@@ -182,19 +182,18 @@ __global__ void pool2d_backward_tiles_kernel(PoolGeometry g, int64_t rows, int b
   }
 }
 
-namespace {
-
-void check_shape(const Pool2dShape& s) {
-  const bool fits = s.kernel >= 1 && s.kernel <= 16 && s.stride >= 1 && s.padding >= 0 &&
-                    s.padding < s.kernel && s.kernel <= s.height + 2 * s.padding &&
-                    s.kernel <= s.width + 2 * s.padding;
-  if (fits || s.batch == 0 || s.channels == 0) return;
-  throw Error(
-      "pool2d: a " + std::to_string(s.kernel) + " x " + std::to_string(s.kernel) + " window with stride " +
-      std::to_string(s.stride) + " and padding " + std::to_string(s.padding) + " on a " +
-      std::to_string(s.height) + " x " + std::to_string(s.width) +
-      " image: the kernel must be 1 to 16 and fit the padded image, the padding be less than the kernel");
+void check_pool2d(const char* operation, const Pool2dShape& s) {
+  const std::string window =
+      std::string(operation) + ": a window of " + std::to_string(s.kernel) + " x " + std::to_string(s.kernel);
+  if (s.kernel < 1 || s.kernel > 16 || s.stride < 1 || s.padding < 0 || s.padding >= s.kernel)
+    throw Error(window + ", stride " + std::to_string(s.stride) + ", padding " + std::to_string(s.padding) +
+                ": use a window of 1 to 16, a positive stride, and a padding smaller than the window");
+  if (s.kernel > s.height + 2 * s.padding || s.kernel > s.width + 2 * s.padding)
+    throw Error(window + " does not fit into an image of " + std::to_string(s.height) + " x " +
+                std::to_string(s.width) + " with padding " + std::to_string(s.padding));
 }
+
+namespace {
 
 bool is_tiled_by_2(const Pool2dShape& s) {
   return s.kernel == 2 && s.stride == 2 && s.padding == 0;
@@ -214,7 +213,7 @@ void launch_rows(Kernels kernels, const Pool2dShape& shape, int64_t rows, int64_
 
 template <Pooling kPooling, typename T>
 void pool2d_forward(const Pool2dShape& shape, const T* x, T* y, uint8_t* argmax, LaunchStream stream) {
-  check_shape(shape);
+  check_pool2d(kPooling == Pooling::max ? "max_pool2d" : "avg_pool2d", shape);
   const int64_t rows = shape.batch * shape.out_height();
   const int64_t row_size = static_cast<int64_t>(shape.out_width()) * shape.channels;
   if (is_tiled_by_2(shape))
@@ -228,7 +227,7 @@ void pool2d_forward(const Pool2dShape& shape, const T* x, T* y, uint8_t* argmax,
 template <Pooling kPooling, typename T>
 void pool2d_backward(const Pool2dShape& shape, const T* dy, const uint8_t* argmax, T* dx,
                      LaunchStream stream) {
-  check_shape(shape);
+  check_pool2d(kPooling == Pooling::max ? "max_pool2d" : "avg_pool2d", shape);
   if (is_tiled_by_2(shape))
     launch_rows([](auto threads) { return pool2d_backward_tiles_kernel<threads(), T, 2, kPooling>; }, shape,
                 shape.batch * shape.out_height(), static_cast<int64_t>(shape.width) * shape.channels, stream,

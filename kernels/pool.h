@@ -19,6 +19,10 @@ struct Pool2dShape {
   int64_t output_size() const { return batch * out_height() * out_width() * channels; }
 };
 
+// Throws, naming the operation, where window, stride or padding cannot be, or the window does not fit into
+// the padded image. Call it before out_height(). All functions below do.
+void check_pool2d(const char* operation, const Pool2dShape& shape);
+
 // y: [batch, out_height, out_width, channels]; argmax: as y, the window position (row * kernel + column, so
 // kernel <= 16) of the first largest value. Padding never wins. NaN wins over everything, as in PyTorch.
 template <typename T>

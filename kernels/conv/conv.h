@@ -26,6 +26,10 @@ struct Conv2dShape {
   }
 };
 
+// Throws, naming the operation, where sizes, stride or padding cannot be, or the kernel does not fit into the
+// padded image. Call it before out_height(). All functions below do.
+void check_conv2d(const char* operation, const Conv2dShape& shape);
+
 enum class ConvPass { forward, backward_data, backward_filter };
 
 // Bytes of scratch memory that the pass needs; the caller hands them in. Depends on context and shape alone.

@@ -284,27 +284,38 @@ size_t correlation_workspace_bytes(const Correlation& s) {
          static_cast<size_t>(packed_size(s) + int64_t{blocks.x} * blocks.y * s.scratch_size() * kBlockImages);
 }
 
-}  // namespace
-
-void conv2d_direct_forward(cudaStream_t stream, const Conv2dShape& shape, const float* x, const float* w,
-                           const float* bias, float* y, void* workspace) {
+void forward(const MathContext& context, const Conv2dShape& shape, const float* x, const float* w,
+             const float* bias, float* y, void* workspace) {
   const Correlation s = split_rows(forward_correlation(shape));
   float* const packed = static_cast<float*>(workspace);
-  pack_weights(stream, shape, /*turned=*/false, channel_tile(s.out_channels), w, bias, packed);
-  correlate(stream, s, x, packed, y, packed + packed_size(s));
+  pack_weights(context.stream, shape, /*turned=*/false, channel_tile(s.out_channels), w, bias, packed);
+  correlate(context.stream, s, x, packed, y, packed + packed_size(s));
 }
 
-void conv2d_direct_backward_data(cudaStream_t stream, const Conv2dShape& shape, const float* dy,
-                                 const float* w, float* dx, void* workspace) {
+void backward_data(const MathContext& context, const Conv2dShape& shape, const float* dy, const float* w,
+                   float* dx, void* workspace) {
   const Correlation s = split_rows(backward_correlation(shape));
   float* const packed = static_cast<float*>(workspace);
-  pack_weights(stream, shape, /*turned=*/true, channel_tile(s.out_channels), w, nullptr, packed);
-  correlate(stream, s, dy, packed, dx, packed + packed_size(s));
+  pack_weights(context.stream, shape, /*turned=*/true, channel_tile(s.out_channels), w, nullptr, packed);
+  correlate(context.stream, s, dy, packed, dx, packed + packed_size(s));
 }
 
-size_t conv2d_direct_correlation_workspace_bytes(const Conv2dShape& shape, ConvPass pass) {
+bool supports(const MathContext& /*context*/, const Conv2dShape& shape, ConvPass pass) {
+  return pass != ConvPass::backward_data || shape.stride == 1;
+}
+
+size_t workspace_bytes(const MathContext& /*context*/, const Conv2dShape& shape, ConvPass pass) {
+  if (pass == ConvPass::backward_filter) return conv2d_direct_filter_workspace_bytes(shape);
   return correlation_workspace_bytes(
       split_rows(pass == ConvPass::forward ? forward_correlation(shape) : backward_correlation(shape)));
+}
+
+}  // namespace
+
+const ConvPath<float>& conv2d_direct_path() {
+  static const ConvPath<float> path{"direct", supports,      workspace_bytes,
+                                    forward,  backward_data, conv2d_direct_backward_filter};
+  return path;
 }
 
 }  // namespace lockstep::kernels

@@ -199,7 +199,7 @@ size_t conv2d_direct_filter_workspace_bytes(const Conv2dShape& s) {
                                                             FilterScratch(s, tiling).total * kGroupImages));
 }
 
-void conv2d_direct_backward_filter(cudaStream_t stream, const Conv2dShape& shape, const float* x,
+void conv2d_direct_backward_filter(const MathContext& context, const Conv2dShape& shape, const float* x,
                                    const float* dy, float* dw, void* workspace) {
   const int64_t count = partials(shape);
   const size_t chosen = choose_tile(shape);
@@ -208,12 +208,13 @@ void conv2d_direct_backward_filter(cudaStream_t stream, const Conv2dShape& shape
   float* const partial = static_cast<float*>(workspace);
   float* const scratch = partial + count * size;
   [&]<size_t... kTile>(std::index_sequence<kTile...>) {
-    ((chosen == kTile ? launch_partials<kTile>(stream, shape, tiling, x, dy, partial, scratch) : void()),
+    ((chosen == kTile ? launch_partials<kTile>(context.stream, shape, tiling, x, dy, partial, scratch)
+                      : void()),
      ...);
   }(std::make_index_sequence<kTiles.size()>());
 
   const int row_taps = shape.kernel_width * shape.in_channels;
-  launch_elements(stream, shape.weight_size(), [=] __device__(int64_t i) {
+  launch_elements(context.stream, shape.weight_size(), [=] __device__(int64_t i) {
     const int64_t tap = i % row_taps;
     const int64_t ky = i / row_taps % tiling.rows;
     const int64_t channel = i / row_taps / tiling.rows;

@@ -105,15 +105,17 @@ void im2col(cudaStream_t stream, const Columns& s, int64_t images, const float* 
          columns);
 }
 
-}  // namespace
+bool supports(const MathContext& /*context*/, const Conv2dShape& /*shape*/, ConvPass /*pass*/) {
+  return true;
+}
 
-size_t conv2d_im2col_workspace_bytes(const Conv2dShape& shape) {
+size_t workspace_bytes(const MathContext& /*context*/, const Conv2dShape& shape, ConvPass /*pass*/) {
   const Columns s(shape);
   return static_cast<size_t>(images_per_slice(shape) * s.positions() * s.row()) * sizeof(float);
 }
 
-void conv2d_im2col_forward(const MathContext& context, const Conv2dShape& shape, const float* x,
-                           const float* w, const float* bias, float* y, void* workspace) {
+void forward(const MathContext& context, const Conv2dShape& shape, const float* x, const float* w,
+             const float* bias, float* y, void* workspace) {
   const Columns s(shape);
   float* const columns = static_cast<float*>(workspace);
   for_each_slice(shape, [&](int64_t first, int64_t images, int64_t rows) {
@@ -124,8 +126,8 @@ void conv2d_im2col_forward(const MathContext& context, const Conv2dShape& shape,
   if (bias) bias_add(y, bias, shape.batch * s.positions(), shape.out_channels, context.stream);
 }
 
-void conv2d_im2col_backward_data(const MathContext& context, const Conv2dShape& shape, const float* dy,
-                                 const float* w, float* dx, void* workspace) {
+void backward_data(const MathContext& context, const Conv2dShape& shape, const float* dy, const float* w,
+                   float* dx, void* workspace) {
   const Columns s(shape);
   float* const columns = static_cast<float*>(workspace);
   for_each_slice(shape, [&](int64_t first, int64_t images, int64_t rows) {
@@ -136,8 +138,8 @@ void conv2d_im2col_backward_data(const MathContext& context, const Conv2dShape& 
   });
 }
 
-void conv2d_im2col_backward_filter(const MathContext& context, const Conv2dShape& shape, const float* x,
-                                   const float* dy, float* dw, void* workspace) {
+void backward_filter(const MathContext& context, const Conv2dShape& shape, const float* x, const float* dy,
+                     float* dw, void* workspace) {
   const Columns s(shape);
   float* const columns = static_cast<float*>(workspace);
   for_each_slice(shape, [&](int64_t first, int64_t images, int64_t rows) {
@@ -145,6 +147,14 @@ void conv2d_im2col_backward_filter(const MathContext& context, const Conv2dShape
     matmul(own_math(context), true, false, shape.out_channels, s.row(), rows,
            dy + first * s.positions() * shape.out_channels, columns, first == 0 ? 0.0f : 1.0f, dw);
   });
+}
+
+}  // namespace
+
+const ConvPath<float>& conv2d_im2col_path() {
+  static const ConvPath<float> path{"im2col", supports,      workspace_bytes,
+                                    forward,  backward_data, backward_filter};
+  return path;
 }
 
 }  // namespace lockstep::kernels

@@ -159,10 +159,8 @@ size_t filter_offset(const Conv2dShape& shape) {
   return (static_cast<size_t>(shape.weight_size()) * sizeof(T) + 255) / 256 * 256;
 }
 
-}  // namespace
-
 template <typename T>
-bool conv2d_library_supports(const MathContext& context, const Conv2dShape& shape, ConvPass pass) {
+bool supports(const MathContext& context, const Conv2dShape& shape, ConvPass pass) {
   const Plan& p = plan<T>(context, shape);
   switch (pass) {
     case ConvPass::forward:
@@ -175,7 +173,7 @@ bool conv2d_library_supports(const MathContext& context, const Conv2dShape& shap
 }
 
 template <typename T>
-size_t conv2d_library_workspace_bytes(const MathContext& context, const Conv2dShape& shape, ConvPass pass) {
+size_t workspace_bytes(const MathContext& context, const Conv2dShape& shape, ConvPass pass) {
   const Plan& p = plan<T>(context, shape);
   switch (pass) {
     case ConvPass::forward:
@@ -188,8 +186,8 @@ size_t conv2d_library_workspace_bytes(const MathContext& context, const Conv2dSh
 }
 
 template <typename T>
-void conv2d_library_forward(const MathContext& context, const Conv2dShape& shape, const T* x, const T* w,
-                            const float* bias, T* y, void* workspace) {
+void forward(const MathContext& context, const Conv2dShape& shape, const T* x, const T* w, const float* bias,
+             T* y, void* workspace) {
   const Plan& p = plan<T>(context, shape);
   const Descriptors& d = p.descriptors;
   LOCKSTEP_CUDNN(cudnnConvolutionForward(context.cudnn, &kOne, d.input, x, d.filter, w, d.convolution,
@@ -201,8 +199,8 @@ void conv2d_library_forward(const MathContext& context, const Conv2dShape& shape
 }
 
 template <typename T>
-void conv2d_library_backward_data(const MathContext& context, const Conv2dShape& shape, const T* dy,
-                                  const T* w, T* dx, void* workspace) {
+void backward_data(const MathContext& context, const Conv2dShape& shape, const T* dy, const T* w, T* dx,
+                   void* workspace) {
   const Plan& p = plan<T>(context, shape);
   const Descriptors& d = p.descriptors;
   LOCKSTEP_CUDNN(cudnnConvolutionBackwardData(context.cudnn, &kOne, d.filter, w, d.output, dy, d.convolution,
@@ -211,8 +209,8 @@ void conv2d_library_backward_data(const MathContext& context, const Conv2dShape&
 }
 
 template <typename T>
-void conv2d_library_backward_filter(const MathContext& context, const Conv2dShape& shape, const T* x,
-                                    const T* dy, float* dw, void* workspace) {
+void backward_filter(const MathContext& context, const Conv2dShape& shape, const T* x, const T* dy, float* dw,
+                     void* workspace) {
   const Plan& p = plan<T>(context, shape);
   const Descriptors& d = p.descriptors;
   T* const gradient = kIsFloat<T> ? reinterpret_cast<T*>(dw) : static_cast<T*>(workspace);
@@ -223,17 +221,16 @@ void conv2d_library_backward_filter(const MathContext& context, const Conv2dShap
   if constexpr (!kIsFloat<T>) cast(gradient, dw, shape.weight_size(), context.stream);
 }
 
-#define LOCKSTEP_INSTANTIATE(T)                                                                              \
-  template bool conv2d_library_supports<T>(const MathContext&, const Conv2dShape&, ConvPass);                \
-  template size_t conv2d_library_workspace_bytes<T>(const MathContext&, const Conv2dShape&, ConvPass);       \
-  template void conv2d_library_forward(const MathContext&, const Conv2dShape&, const T*, const T*,           \
-                                       const float*, T*, void*);                                             \
-  template void conv2d_library_backward_data(const MathContext&, const Conv2dShape&, const T*, const T*, T*, \
-                                             void*);                                                         \
-  template void conv2d_library_backward_filter(const MathContext&, const Conv2dShape&, const T*, const T*,   \
-                                               float*, void*)
-LOCKSTEP_INSTANTIATE(float);
-LOCKSTEP_INSTANTIATE(__nv_bfloat16);
-#undef LOCKSTEP_INSTANTIATE
+}  // namespace
+
+template <typename T>
+const ConvPath<T>& conv2d_library_path() {
+  static const ConvPath<T> path{"cuDNN",    supports<T>,      workspace_bytes<T>,
+                                forward<T>, backward_data<T>, backward_filter<T>};
+  return path;
+}
+
+template const ConvPath<float>& conv2d_library_path();
+template const ConvPath<__nv_bfloat16>& conv2d_library_path();
 
 }  // namespace lockstep::kernels

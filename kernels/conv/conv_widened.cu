@@ -31,16 +31,18 @@ class Floats {
   cudaStream_t stream_;
 };
 
-}  // namespace
+bool supports(const MathContext& /*context*/, const Conv2dShape& /*shape*/, ConvPass /*pass*/) {
+  return true;
+}
 
-size_t conv2d_widened_workspace_bytes(const MathContext& context, const Conv2dShape& shape, ConvPass pass) {
+size_t workspace_bytes(const MathContext& context, const Conv2dShape& shape, ConvPass pass) {
   const size_t weights = pass == ConvPass::backward_filter ? 0 : aligned(shape.weight_size());
   return aligned(shape.input_size()) + weights + aligned(shape.output_size()) +
          conv2d_workspace_bytes<float>(context, shape, pass);
 }
 
-void conv2d_widened_forward(const MathContext& context, const Conv2dShape& shape, const __nv_bfloat16* x,
-                            const __nv_bfloat16* w, const float* bias, __nv_bfloat16* y, void* workspace) {
+void forward(const MathContext& context, const Conv2dShape& shape, const __nv_bfloat16* x,
+             const __nv_bfloat16* w, const float* bias, __nv_bfloat16* y, void* workspace) {
   Floats floats(workspace, context.stream);
   const float* const wide_x = floats.widen(x, shape.input_size());
   const float* const wide_w = floats.widen(w, shape.weight_size());
@@ -49,9 +51,8 @@ void conv2d_widened_forward(const MathContext& context, const Conv2dShape& shape
   cast(wide_y, y, shape.output_size(), context.stream);
 }
 
-void conv2d_widened_backward_data(const MathContext& context, const Conv2dShape& shape,
-                                  const __nv_bfloat16* dy, const __nv_bfloat16* w, __nv_bfloat16* dx,
-                                  void* workspace) {
+void backward_data(const MathContext& context, const Conv2dShape& shape, const __nv_bfloat16* dy,
+                   const __nv_bfloat16* w, __nv_bfloat16* dx, void* workspace) {
   Floats floats(workspace, context.stream);
   const float* const wide_dy = floats.widen(dy, shape.output_size());
   const float* const wide_w = floats.widen(w, shape.weight_size());
@@ -60,13 +61,20 @@ void conv2d_widened_backward_data(const MathContext& context, const Conv2dShape&
   cast(wide_dx, dx, shape.input_size(), context.stream);
 }
 
-void conv2d_widened_backward_filter(const MathContext& context, const Conv2dShape& shape,
-                                    const __nv_bfloat16* x, const __nv_bfloat16* dy, float* dw,
-                                    void* workspace) {
+void backward_filter(const MathContext& context, const Conv2dShape& shape, const __nv_bfloat16* x,
+                     const __nv_bfloat16* dy, float* dw, void* workspace) {
   Floats floats(workspace, context.stream);
   const float* const wide_x = floats.widen(x, shape.input_size());
   const float* const wide_dy = floats.widen(dy, shape.output_size());
   conv2d_backward_filter(context, shape, wide_x, wide_dy, dw, floats.rest());
+}
+
+}  // namespace
+
+const ConvPath<__nv_bfloat16>& conv2d_widened_path() {
+  static const ConvPath<__nv_bfloat16> path{"float32", supports,      workspace_bytes,
+                                            forward,   backward_data, backward_filter};
+  return path;
 }
 
 }  // namespace lockstep::kernels

@@ -19,9 +19,6 @@ Tensor conv2d_workspace(const Device& device, const kernels::Conv2dShape& shape,
 Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, int stride, int padding) {
   check_rank("conv2d", input, 4);
   check_rank("conv2d", weight, 4);
-  if (stride < 1 || padding < 0)
-    throw Error(fmt::format("conv2d: stride {} and padding {}: use a positive stride and no negative padding",
-                            stride, padding));
   if (weight.dim(3) != input.dim(3))
     throw Error(fmt::format("conv2d: input {} has {} channels, weight {} expects {}",
                             to_string(input.shape()), input.dim(3), to_string(weight.shape()),
@@ -35,9 +32,7 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, int
                                    static_cast<int>(weight.dim(2)),
                                    stride,
                                    padding};
-  if (shape.height + 2 * padding < shape.kernel_height || shape.width + 2 * padding < shape.kernel_width)
-    throw Error(fmt::format("conv2d: weight {} does not fit into {} with padding {}",
-                            to_string(weight.shape()), to_string(input.shape()), padding));
+  kernels::check_conv2d("conv2d", shape);
   if (bias.defined()) check_bias("conv2d", bias, shape.out_channels);
   check_device("conv2d", input, weight, "weight");
 

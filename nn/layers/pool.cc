@@ -11,11 +11,6 @@ namespace {
 
 kernels::Pool2dShape pool_shape(const char* operation, const Tensor& x, int kernel, int stride, int padding) {
   check_rank(operation, x, 4);
-  if (kernel < 1 || stride < 1 || padding < 0 || padding >= kernel)
-    throw Error(fmt::format(
-        "{}: kernel {}, stride {}, padding {}: kernel and stride must be positive and the padding "
-        "smaller than the kernel",
-        operation, kernel, stride, padding));
   const kernels::Pool2dShape shape{x.dim(0),
                                    static_cast<int>(x.dim(1)),
                                    static_cast<int>(x.dim(2)),
@@ -23,9 +18,7 @@ kernels::Pool2dShape pool_shape(const char* operation, const Tensor& x, int kern
                                    kernel,
                                    stride,
                                    padding};
-  if (shape.height + 2 * padding < kernel || shape.width + 2 * padding < kernel)
-    throw Error(
-        fmt::format("{}: a window of {} does not fit into {}", operation, kernel, to_string(x.shape())));
+  kernels::check_pool2d(operation, shape);
   return shape;
 }
 
@@ -37,8 +30,6 @@ Shape pooled(const kernels::Pool2dShape& shape) {
 
 Tensor max_pool2d(const Tensor& x, int kernel, int stride, int padding) {
   const auto shape = pool_shape("max_pool2d", x, kernel, stride, padding);
-  if (kernel > 16)
-    throw Error(fmt::format("max_pool2d: a window of {}: at most 16 fits the stored positions", kernel));
   const DeviceGuard guard(x.device());
   const Tensor y = Tensor::empty(pooled(shape), x.device(), x.dtype());
   const Tensor argmax = Tensor::empty(pooled(shape), x.device(), DType::uint8);

@@ -78,7 +78,7 @@ TEST(Conv2d, OfBfloat16IsTheFloatOneRounded) {
         bytes = std::max({bytes, conv2d_workspace_bytes<float>(context, s, pass),
                           conv2d_workspace_bytes<__nv_bfloat16>(context, s, pass)});
         if (s.batch > 0 && math == Math::library) {
-          in_library += conv2d_library_supports<__nv_bfloat16>(context, s, pass) ? 1 : 0;
+          in_library += conv2d_library_path<__nv_bfloat16>().supports(context, s, pass) ? 1 : 0;
           ++all;
         }
       }

@@ -119,54 +119,33 @@ void check_entry_points(const Case& c, const Expected& e, Math math) {
   for (const auto* buffer : {&forward, &data, &filter}) buffer->to_host();  // checks the guards
 }
 
-void check_direct(const Case& c, const Expected& e) {
-  SCOPED_TRACE("direct");
-  const Conv2dShape& s = c.shape;
-  const TestMath context(Math::library);
-  const cudaStream_t stream = static_cast<const MathContext&>(context).stream;
-  const DeviceBuffer<float> x(c.x), w(c.w), bias(c.bias), dy(c.dy);
-  const DeviceBuffer<float> y(c.dy.size(), kNaN), dx(c.x.size(), kNaN), dw(c.w.size(), kNaN);
-  const auto forward = workspace(conv2d_direct_correlation_workspace_bytes(s, ConvPass::forward));
-  conv2d_direct_forward(stream, s, x.data(), w.data(), bias.data(), y.data(), forward.data());
-  const auto filter = workspace(conv2d_direct_filter_workspace_bytes(s));
-  conv2d_direct_backward_filter(stream, s, x.data(), dy.data(), dw.data(), filter.data());
-  expect_near(y.to_host(), e.y, taps(s) * s.in_channels, "y");
-  expect_near(dw.to_host(), e.dw, s.batch * s.out_height() * s.out_width(), "dw");
-  forward.to_host();
-  filter.to_host();
-  if (s.stride != 1) return;
-  const auto data = workspace(conv2d_direct_correlation_workspace_bytes(s, ConvPass::backward_data));
-  conv2d_direct_backward_data(stream, s, dy.data(), w.data(), dx.data(), data.data());
-  expect_near(dx.to_host(), e.dx, taps(s) * s.out_channels, "dx");
-  data.to_host();
-}
-
-// cuDNN, where it supports the pass; returns how many passes it does support.
-int check_library(const Case& c, const Expected& e) {
-  SCOPED_TRACE("cuDNN");
+// The passes that one path supports; returns how many these are.
+int check_path(const ConvPath<float>& path, const Case& c, const Expected& e) {
+  SCOPED_TRACE(path.name);
   const Conv2dShape& s = c.shape;
   const TestMath context(Math::library);
   const DeviceBuffer<float> x(c.x), w(c.w), bias(c.bias), dy(c.dy);
   const DeviceBuffer<float> y(c.dy.size(), kNaN), dx(c.x.size(), kNaN), dw(c.w.size(), kNaN);
   int supported = 0;
-  if (conv2d_library_supports(context, s, ConvPass::forward)) {
+  const auto check_pass = [&](ConvPass pass, auto run) {
+    if (!path.supports(context, s, pass)) return;
     ++supported;
-    const auto scratch = workspace(conv2d_library_workspace_bytes(context, s, ConvPass::forward));
-    conv2d_library_forward(context, s, x.data(), w.data(), bias.data(), y.data(), scratch.data());
+    const auto scratch = workspace(path.workspace_bytes(context, s, pass));
+    run(scratch.data());
+    scratch.to_host();  // checks the guards
+  };
+  check_pass(ConvPass::forward, [&](auto* scratch) {
+    path.forward(context, s, x.data(), w.data(), bias.data(), y.data(), scratch);
     expect_near(y.to_host(), e.y, taps(s) * s.in_channels, "y");
-  }
-  if (conv2d_library_supports(context, s, ConvPass::backward_data)) {
-    ++supported;
-    const auto scratch = workspace(conv2d_library_workspace_bytes(context, s, ConvPass::backward_data));
-    conv2d_library_backward_data(context, s, dy.data(), w.data(), dx.data(), scratch.data());
+  });
+  check_pass(ConvPass::backward_data, [&](auto* scratch) {
+    path.backward_data(context, s, dy.data(), w.data(), dx.data(), scratch);
     expect_near(dx.to_host(), e.dx, taps(s) * s.out_channels, "dx");
-  }
-  if (conv2d_library_supports(context, s, ConvPass::backward_filter)) {
-    ++supported;
-    const auto scratch = workspace(conv2d_library_workspace_bytes(context, s, ConvPass::backward_filter));
-    conv2d_library_backward_filter(context, s, x.data(), dy.data(), dw.data(), scratch.data());
+  });
+  check_pass(ConvPass::backward_filter, [&](auto* scratch) {
+    path.backward_filter(context, s, x.data(), dy.data(), dw.data(), scratch);
     expect_near(dw.to_host(), e.dw, s.batch * s.out_height() * s.out_width(), "dw");
-  }
+  });
   return supported;
 }
 
@@ -185,9 +164,9 @@ void check_all(const Conv2dShape& s) {
   check_entry_points(c, e, Math::own);
   if (s.batch == 0) return;
   if (s.batch * s.out_height() * s.out_width() * s.weight_size() <= kLargestInGpuForm)
-    test::in_both_forms([&] { check_direct(c, e); });
+    test::in_both_forms([&] { check_path(conv2d_direct_path(), c, e); });
   else
-    check_direct(c, e);
+    check_path(conv2d_direct_path(), c, e);
 }
 
 // Sizes are small, so that the kernels can also run as fibers.
@@ -234,7 +213,7 @@ TEST(Conv, CudnnMatchesALoopInDoubleWhereItSupportsTheShape) {
                        ", padding " + std::to_string(padding) + ", channels " + std::to_string(channels));
           const Case c = make_case(s, 5);
           passes += 3;
-          supported += check_library(c, expected(c));
+          supported += check_path(conv2d_library_path<float>(), c, expected(c));
         }
   std::printf("cuDNN supports %d of %d passes\n", supported, passes);
   EXPECT_GT(supported, 0);
@@ -251,42 +230,29 @@ uint64_t hash_of_results() {
       hash = (hash ^ bits) * 1099511628211u;
     }
   };
-  for (const Conv2dShape& s :
-       {Conv2dShape{70, 12, 12, 6, 16, 5, 5, 1, 0}, Conv2dShape{70, 14, 14, 1, 6, 5, 5, 1, 2}}) {
-    const Case c = make_case(s, 3);
+  const auto add_results = [&add](const ConvPath<float>& path, const Conv2dShape& s, unsigned seed) {
+    const Case c = make_case(s, seed);
     const TestMath context(Math::library);
-    const cudaStream_t stream = static_cast<const MathContext&>(context).stream;
     const DeviceBuffer<float> x(c.x), w(c.w), bias(c.bias), dy(c.dy);
-    const DeviceBuffer<float> y(c.dy.size(), kNaN), dx(c.x.size(), kNaN), dw(c.w.size(), kNaN);
-    const auto scratch =
-        workspace(std::max({conv2d_direct_correlation_workspace_bytes(s, ConvPass::forward),
-                            conv2d_direct_correlation_workspace_bytes(s, ConvPass::backward_data),
-                            conv2d_direct_filter_workspace_bytes(s)}));
-    conv2d_direct_forward(stream, s, x.data(), w.data(), bias.data(), y.data(), scratch.data());
-    conv2d_direct_backward_data(stream, s, dy.data(), w.data(), dx.data(), scratch.data());
-    conv2d_direct_backward_filter(stream, s, x.data(), dy.data(), dw.data(), scratch.data());
-    add(y);
-    add(dx);
-    add(dw);
-  }
-  for (const Conv2dShape& s :
-       {Conv2dShape{12, 28, 28, 32, 48, 3, 3, 1, 1}, Conv2dShape{9, 7, 7, 32, 144, 3, 3, 1, 1},
-        Conv2dShape{5, 14, 14, 32, 48, 3, 3, 2, 1}, Conv2dShape{5, 14, 14, 16, 80, 1, 1, 2, 0}}) {
-    const Case c = make_case(s, 4);
-    const TestMath context(Math::library);
-    const DeviceBuffer<float> x(c.x), w(c.w), dy(c.dy);
     const DeviceBuffer<float> y(c.dy.size(), kNaN), dx(c.x.size(), kNaN), dw(c.w.size(), kNaN);
     size_t bytes = 0;
     for (const ConvPass pass : {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_filter})
-      bytes = std::max(bytes, conv2d_library_workspace_bytes(context, s, pass));
+      bytes = std::max(bytes, path.workspace_bytes(context, s, pass));
     const auto scratch = workspace(bytes);
-    conv2d_library_forward(context, s, x.data(), w.data(), nullptr, y.data(), scratch.data());
-    conv2d_library_backward_data(context, s, dy.data(), w.data(), dx.data(), scratch.data());
-    conv2d_library_backward_filter(context, s, x.data(), dy.data(), dw.data(), scratch.data());
+    path.forward(context, s, x.data(), w.data(), bias.data(), y.data(), scratch.data());
+    path.backward_data(context, s, dy.data(), w.data(), dx.data(), scratch.data());
+    path.backward_filter(context, s, x.data(), dy.data(), dw.data(), scratch.data());
     add(y);
     add(dx);
     add(dw);
-  }
+  };
+  for (const Conv2dShape& s :
+       {Conv2dShape{70, 12, 12, 6, 16, 5, 5, 1, 0}, Conv2dShape{70, 14, 14, 1, 6, 5, 5, 1, 2}})
+    add_results(conv2d_direct_path(), s, 3);
+  for (const Conv2dShape& s :
+       {Conv2dShape{12, 28, 28, 32, 48, 3, 3, 1, 1}, Conv2dShape{9, 7, 7, 32, 144, 3, 3, 1, 1},
+        Conv2dShape{5, 14, 14, 32, 48, 3, 3, 2, 1}, Conv2dShape{5, 14, 14, 16, 80, 1, 1, 2, 0}})
+    add_results(conv2d_library_path<float>(), s, 4);
   return hash;
 }
 

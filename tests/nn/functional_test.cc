@@ -67,7 +67,7 @@ TEST(Functional, SaysWhichShapesDoNotFit) {
   EXPECT_EQ(error_of([&] { conv2d(image, Tensor::zeros({6, 3, 3, 1}, device()), bias); }),
             "conv2d: input [2, 4, 4, 3] has 3 channels, weight [6, 3, 3, 1] expects 1");
   EXPECT_EQ(error_of([&] { conv2d(image, Tensor::zeros({6, 5, 5, 3}, device()), bias); }),
-            "conv2d: weight [6, 5, 5, 3] does not fit into [2, 4, 4, 3] with padding 0");
+            "conv2d: a kernel of 5 x 5 does not fit into an image of 4 x 4 with padding 0");
   EXPECT_EQ(error_of([&] { conv2d(image, Tensor::zeros({5, 3, 3, 3}, device()), bias); }),
             "conv2d: a bias of shape [6] for 5 channels");
   EXPECT_EQ(error_of([&] { linear(Tensor::zeros({2, 5}, device()), Tensor::zeros({6, 4}, device()), bias); }),
@@ -75,7 +75,7 @@ TEST(Functional, SaysWhichShapesDoNotFit) {
   EXPECT_EQ(error_of([&] { linear(image, Tensor::zeros({6, 4}, device()), bias); }),
             "linear: expected 2 dimensions, found shape [2, 4, 4, 3]");
   EXPECT_EQ(error_of([&] { max_pool2d(image, 5, 5); }),
-            "max_pool2d: a window of 5 does not fit into [2, 4, 4, 3]");
+            "max_pool2d: a window of 5 x 5 does not fit into an image of 4 x 4 with padding 0");
   EXPECT_NE(error_of([&] { avg_pool2d(image, 2, 0); }), "");
   EXPECT_EQ(error_of([&] {
               cross_entropy(Tensor::zeros({4, 10}, device()), Tensor::zeros({3}, device(), DType::int32),
