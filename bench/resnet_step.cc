@@ -63,8 +63,7 @@ void measure(const Options& options) {
   const auto net = nn::resnet18(10, 1, device);
   nn::initialise(*net, nn::Init::kaiming, 0);
   const std::vector<Tensor> parameters = net->parameters();
-  nn::Sgd sgd(parameters,
-              {.learning_rate = 0.01f, .momentum = 0.9f, .weight_decay = 5e-4f, .nesterov = true});
+  nn::Sgd sgd(parameters, {.momentum = 0.9f, .weight_decay = 5e-4f, .nesterov = true});
   const Tensor images = random_images(options.batch_size, device);
   const Tensor labels = some_labels(options.batch_size, device);
   const auto seconds_of = [&](int steps) {

@@ -81,7 +81,7 @@ void* MemoryPool::allocate(size_t bytes) {
     cudaError_t status = cudaMalloc(&block, size);
     if (status == cudaErrorMemoryAllocation && !capturing_) {
       (void)cudaGetLastError();
-      trim_locked();
+      free_cached();
       if (!caches_) LOCKSTEP_CUDA(cudaStreamSynchronize(stream_));  // for what it is about to free
       status = cudaMalloc(&block, size);
     }
@@ -117,12 +117,7 @@ PoolStatistics MemoryPool::statistics() const {
   return statistics_;
 }
 
-void MemoryPool::trim() {
-  const std::lock_guard lock(mutex_);
-  trim_locked();
-}
-
-void MemoryPool::trim_locked() {
+void MemoryPool::free_cached() {
   const PhysicalDeviceGuard guard(physical_);
   for (auto& [size, blocks] : cached_) {
     for (void* block : blocks) {

@@ -37,8 +37,6 @@ class MemoryPool {
   void release(void* block) noexcept;
 
   PoolStatistics statistics() const;
-  // Gives cached blocks back to the driver, which synchronises the device.
-  void trim();
 
   // Between these two, what is released is kept apart: a captured graph goes on using it at every replay.
   // end_capture returns those blocks, which are out of use until give_back.
@@ -49,7 +47,8 @@ class MemoryPool {
  private:
   void* take_cached(size_t size);
   void free_in_stream(void* block) noexcept;
-  void trim_locked();
+  // Gives cached blocks back to the driver, which synchronises the device.
+  void free_cached();
 
   const int physical_;
   const std::string name_;

@@ -3,16 +3,21 @@
 
 #include <vector>
 
-#include "kernels/adam.h"
 #include "nn/optimizer.h"
 
 namespace lockstep::nn {
 
+struct AdamOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  float epsilon = 1e-8F;
+  float weight_decay = 0;
+  bool decoupled = false;  // AdamW: the decay does not pass through the moments
+};
+
 class Adam : public Optimizer {
  public:
-  // AdamW where `settings.decoupled`. `settings.learning_rate` and `gradient_scale` are given anew at each
-  // step.
-  Adam(std::vector<Tensor> parameters, const kernels::AdamSettings& settings,
+  Adam(std::vector<Tensor> parameters, const AdamOptions& options,
        DecayOn decay_on = DecayOn::all_parameters);
 
  private:
@@ -20,7 +25,7 @@ class Adam : public Optimizer {
 
   const std::vector<Tensor>&first_moments_, &second_moments_;
   std::vector<int64_t>& steps_;  // of each parameter: one without a gradient does not step
-  kernels::AdamSettings settings_;
+  AdamOptions options_;
 };
 
 }  // namespace lockstep::nn

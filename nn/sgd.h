@@ -3,22 +3,25 @@
 
 #include <vector>
 
-#include "kernels/sgd.h"
 #include "nn/optimizer.h"
 
 namespace lockstep::nn {
 
+struct SgdOptions {
+  float momentum = 0;
+  float weight_decay = 0;
+  bool nesterov = false;
+};
+
 class Sgd : public Optimizer {
  public:
-  // `settings.learning_rate` and `gradient_scale` are given anew at each step.
-  Sgd(std::vector<Tensor> parameters, const kernels::SgdSettings& settings,
-      DecayOn decay_on = DecayOn::all_parameters);
+  Sgd(std::vector<Tensor> parameters, const SgdOptions& options, DecayOn decay_on = DecayOn::all_parameters);
 
  private:
   void update(size_t index, const Tensor& weights, const Tensor& gradient, const Update& how) override;
 
   const std::vector<Tensor>* velocities_ = nullptr;  // null where there is no momentum
-  kernels::SgdSettings settings_;
+  SgdOptions options_;
 };
 
 }  // namespace lockstep::nn

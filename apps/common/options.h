@@ -58,6 +58,9 @@ struct Options {
   bool resume = false;
 };
 
+// Throws, naming the option, where a number cannot be.
+void check_values(const Options& options);
+
 // Adds them all; those of the model are the program's (apps/common/models.h).
 void add_options(CLI::App& app, Options& options);
 

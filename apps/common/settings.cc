@@ -2,85 +2,31 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
-#include "nn/adam.h"
+#include "apps/common/optimizers.h"
 #include "nn/data/fashion_mnist.h"
-#include "nn/sgd.h"
 
 namespace lockstep::apps {
 namespace {
 
-constexpr int kImageSide = 28;
-
-void check_counts(const Options& options) {
-  const auto at_least_1 = [](const char* option, int64_t value) {
-    check_value(value >= 1, option, static_cast<double>(value), "1 or more");
-  };
-  at_least_1("--devices", options.devices);
-  at_least_1("--batch-size", options.batch_size);
-  at_least_1("--accumulate", options.accumulate);
-  at_least_1("--epochs", options.epochs);
-  at_least_1("--step-every", options.step_every);
-  check_value(options.limit >= 0, "--limit", static_cast<double>(options.limit), "1 or more");
-  check_value(options.crop_padding >= 1 && options.crop_padding < kImageSide, "--crop-padding",
-              options.crop_padding, "1 to 27, or --augment without crop");
-  check_value(options.cutout_size >= 1 && options.cutout_size <= kImageSide, "--cutout-size",
-              options.cutout_size, "1 to 28, or --augment without cutout");
-}
-
-void check_checkpoints(const Options& options) {
-  check_value(options.checkpoint_every >= 0, "--checkpoint-every",
-              static_cast<double>(options.checkpoint_every), "1 or more");
-  check_value(options.checkpoint_keep >= 1, "--checkpoint-keep", static_cast<double>(options.checkpoint_keep),
-              "1 or more");
+// What concerns more than one option.
+void check_together(const Options& options) {
+  if (options.schedule == "cosine" && options.warmup_epochs >= static_cast<double>(options.epochs))
+    throw Error(fmt::format("--warmup-epochs is {} of {} epochs: the rate would never fall: use less",
+                            options.warmup_epochs, options.epochs));
   if (!options.checkpoint.empty()) return;
   if (options.resume) throw Error("--resume: from where? Use --checkpoint FOLDER, as before");
   if (options.checkpoint_every > 0)
     throw Error("--checkpoint-every: where to? Use --checkpoint FOLDER as well");
 }
 
-void check_numbers(const Options& options) {
-  const auto not_negative = [](const char* option, double value) {
-    check_value(std::isfinite(value) && value >= 0, option, value, "0 or a positive number");
-  };
-  check_value(std::isfinite(options.lr) && options.lr > 0, "--lr", options.lr, "a positive number");
-  check_value(options.momentum >= 0 && options.momentum < 1, "--momentum", options.momentum,
-              "0 or more, and less than 1");
-  not_negative("--weight-decay", options.weight_decay);
-  not_negative("--warmup-epochs", options.warmup_epochs);
-  if (options.schedule == "cosine" && options.warmup_epochs >= static_cast<double>(options.epochs))
-    throw Error(fmt::format("--warmup-epochs is {} of {} epochs: the rate would never fall: use less",
-                            options.warmup_epochs, options.epochs));
-  not_negative("--clip-norm", options.clip_norm);
-  check_value(options.step_gamma > 0 && options.step_gamma <= 1, "--step-gamma", options.step_gamma,
-              "more than 0, and at most 1");
-  check_value(options.label_smoothing >= 0 && options.label_smoothing < 1, "--label-smoothing",
-              options.label_smoothing, "0 or more, and less than 1");
-}
-
 nn::MakeOptimizer make_optimizer(const Options& options) {
-  enum class Kind { sgd, adam, adamw };
-  const auto kind = choose<Kind>("--optimizer", options.optimizer,
-                                 {{"sgd", Kind::sgd}, {"adam", Kind::adam}, {"adamw", Kind::adamw}});
   const auto decay_on =
       choose<nn::DecayOn>("--decay-on", options.decay_on,
                           {{"all", nn::DecayOn::all_parameters}, {"weights", nn::DecayOn::weights}});
-  const auto decay = static_cast<float>(options.weight_decay);
-  if (kind == Kind::sgd) {
-    const kernels::SgdSettings sgd{.learning_rate = 0,  // given at each step
-                                   .momentum = static_cast<float>(options.momentum),
-                                   .weight_decay = decay,
-                                   .nesterov = options.momentum > 0};
-    return [sgd, decay_on](std::vector<Tensor> parameters) {
-      return std::make_unique<nn::Sgd>(std::move(parameters), sgd, decay_on);
-    };
-  }
-  const kernels::AdamSettings adam{
-      .learning_rate = 0, .beta1 = options.momentum, .weight_decay = decay, .decoupled = kind == Kind::adamw};
-  return [adam, decay_on](std::vector<Tensor> parameters) {
-    return std::make_unique<nn::Adam>(std::move(parameters), adam, decay_on);
-  };
+  return optimizer_named(options.optimizer)
+      .make({.momentum = options.momentum,
+             .weight_decay = static_cast<float>(options.weight_decay),
+             .decay_on = decay_on});
 }
 
 kernels::Augmentation augmentation(const Options& options) {
@@ -118,9 +64,8 @@ double scaled_rate(const Options& options) {
 }  // namespace
 
 Settings validate(const Options& options) {
-  check_counts(options);
-  check_numbers(options);
-  check_checkpoints(options);
+  check_values(options);
+  check_together(options);
   return {
       .math = choose<kernels::Math>("--math", options.math,
                                     {{"library", kernels::Math::library}, {"own", kernels::Math::own}}),

@@ -60,7 +60,7 @@ void train(const d2l::Arguments& arguments) {
   // The loss is a mean over the whole batch, whose gradients are summed over the devices: nothing is left to
   // divide. The learning rate is what the caller gives; no device multiplies it.
   parallel::ReplicaOptimizers trainer(net, [](std::vector<Tensor> params) {
-    return std::make_unique<nn::Sgd>(std::move(params), kernels::SgdSettings{});
+    return std::make_unique<nn::Sgd>(std::move(params), nn::SgdOptions{});
   });
 
   for (int64_t epoch = 1; epoch <= arguments.epochs; ++epoch) {

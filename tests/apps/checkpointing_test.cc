@@ -39,8 +39,7 @@ struct Training {
       : devices(make_devices(k)),
         trainer([seed](const Device& device) { return make_net(device, seed); }, devices,
                 {.make_optimizer = [](std::vector<Tensor> parameters) {
-                  return std::make_unique<nn::Adam>(std::move(parameters),
-                                                    kernels::AdamSettings{.learning_rate = 0});
+                  return std::make_unique<nn::Adam>(std::move(parameters), nn::AdamOptions{});
                 }}) {
     std::mt19937 generator(3);
     std::vector<uint8_t> images(kRows * kSide * kSide), labels(kRows);

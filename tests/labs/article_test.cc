@@ -324,9 +324,8 @@ TEST_F(Article, DataThatNobodySplitsIsWorkDoneKTimes) {
 TEST_F(Article, NobodyAdjustsTheLearningRateToTheDevices) {
   const auto step = [&](int k) {
     parallel::DataParallel net(linear, make_devices(k));
-    parallel::ReplicaOptimizers trainer(net, [](Replica params) {
-      return std::make_unique<nn::Sgd>(std::move(params), kernels::SgdSettings{});
-    });
+    parallel::ReplicaOptimizers trainer(
+        net, [](Replica params) { return std::make_unique<nn::Sgd>(std::move(params), nn::SgdOptions{}); });
     const Tensor before = net.module().parameters()[0].copy_to(devices_[0]);
     net.zero_grad();
     backward(nn::cross_entropy(net(x_), y_, nn::Reduction::mean));

@@ -57,7 +57,7 @@ class GoldenResNet18 : public testing::Test {
 };
 
 TEST_F(GoldenResNet18, TakesTheTenStepsOfPyTorch) {
-  Sgd optimizer(net_->parameters(), {.learning_rate = 0, .momentum = 0.9F});
+  Sgd optimizer(net_->parameters(), {.momentum = 0.9F});
   const auto losses = golden_.values<double>("loss");
   ASSERT_EQ(losses.size(), 10U);
   for (size_t step = 0; step < losses.size(); ++step) {

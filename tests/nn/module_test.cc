@@ -243,7 +243,7 @@ TEST(Sgd, LeavesAParameterWithoutAGradientAlone) {
   Linear layer(1, 1, device());
   layer.set_parameters(
       {Tensor::from_host<float>({2}, {1, 1}, device()), Tensor::from_host<float>({3}, {1}, device())});
-  Sgd optimizer(layer.parameters(), {.learning_rate = 0, .momentum = 0.9F, .weight_decay = 0.1F});
+  Sgd optimizer(layer.parameters(), {.momentum = 0.9F, .weight_decay = 0.1F});
   layer.parameters()[0].set_grad(Tensor::from_host<float>({4}, {1, 1}, device()));
   optimizer.step(0.5F, 0.25F);
   // 2 - 0.5 * (4 * 0.25 + 0.1 * 2) = 1.4, within one rounding of each operation.

@@ -63,28 +63,27 @@ class GoldenOptimizers : public testing::Test {
 };
 
 TEST_F(GoldenOptimizers, SgdDecaysTheWeightsAndNotTheBias) {
-  Sgd sgd(parameters_, {.learning_rate = 0, .momentum = 0.9F, .weight_decay = 0.05F, .nesterov = true},
-          DecayOn::weights);
+  Sgd sgd(parameters_, {.momentum = 0.9F, .weight_decay = 0.05F, .nesterov = true}, DecayOn::weights);
   expect_recipe("sgd_weights", sgd, 0.1F);
 }
 
 TEST_F(GoldenOptimizers, AdamWithWeightDecayInTheGradient) {
-  Adam adam(parameters_, {.learning_rate = 0, .weight_decay = 0.1F});
+  Adam adam(parameters_, {.weight_decay = 0.1F});
   expect_recipe("adam", adam, 0.01F);
 }
 
 TEST_F(GoldenOptimizers, AdamWithOtherBetasAndEpsilon) {
-  Adam adam(parameters_, {.learning_rate = 0, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-3F});
+  Adam adam(parameters_, {.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-3F});
   expect_recipe("adam_betas", adam, 0.02F);
 }
 
 TEST_F(GoldenOptimizers, AdamWWithWeightDecayBesideTheGradient) {
-  Adam adam(parameters_, {.learning_rate = 0, .weight_decay = 0.1F, .decoupled = true});
+  Adam adam(parameters_, {.weight_decay = 0.1F, .decoupled = true});
   expect_recipe("adamw", adam, 0.01F);
 }
 
 TEST_F(GoldenOptimizers, AdamWDecaysTheWeightsAndNotTheBias) {
-  Adam adam(parameters_, {.learning_rate = 0, .weight_decay = 0.1F, .decoupled = true}, DecayOn::weights);
+  Adam adam(parameters_, {.weight_decay = 0.1F, .decoupled = true}, DecayOn::weights);
   expect_recipe("adamw_weights", adam, 0.01F);
 }
 
@@ -119,7 +118,7 @@ TEST(ClipGradientNorm, AppliesToTheScaledGradientAndScalesTheSum) {
 TEST(Adam, AParameterWithoutAGradientNeitherMovesNorCountsTheStep) {
   const Tensor used = Tensor::from_host<float>({2}, {1, 1}, device());
   const Tensor late = Tensor::from_host<float>({2}, {1, 1}, device());
-  Adam adam({used, late}, {.learning_rate = 0, .weight_decay = 0.1F, .decoupled = true});
+  Adam adam({used, late}, {.weight_decay = 0.1F, .decoupled = true});
   used.set_grad(Tensor::from_host<float>({0.5F}, {1, 1}, device()));
   adam.step(0.25F);
   const float after_one = used.item();

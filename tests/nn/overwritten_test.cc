@@ -171,11 +171,11 @@ TEST(Overwritten, ByAnOptimizersStep) {
     return layers.error_after([&] { optimizer->step(0.1F); });
   };
   EXPECT_EQ(error([](std::vector<Tensor> parameters) {
-              return std::make_unique<Sgd>(std::move(parameters), kernels::SgdSettings{.learning_rate = 0});
+              return std::make_unique<Sgd>(std::move(parameters), SgdOptions{});
             }),
             message("weight [3, 3]", "linear"));
   EXPECT_EQ(error([](std::vector<Tensor> parameters) {
-              return std::make_unique<Adam>(std::move(parameters), kernels::AdamSettings{.learning_rate = 0});
+              return std::make_unique<Adam>(std::move(parameters), AdamOptions{});
             }),
             message("weight [3, 3]", "linear"));
 }

@@ -215,7 +215,7 @@ struct TinyNet : Sequential {
 std::pair<float, float> train(Precision chosen) {
   const WithPrecision precision(chosen);
   TinyNet net;
-  Sgd sgd(net.parameters(), {.learning_rate = 0.1F, .momentum = 0.9F});
+  Sgd sgd(net.parameters(), {.momentum = 0.9F});
   const Tensor x = Tensor::from_host(values({12, 8, 8, 1}, 5), {12, 8, 8, 1}, device());
   const Tensor labels = Tensor::from_host<int32_t>({0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3}, {12}, device());
   float first = 0, last = 0;
@@ -250,7 +250,7 @@ TEST(Bfloat16, MasterWeightsKeepUpdatesThatBfloat16WouldLose) {
   Linear layer(1, 1, device());
   const Tensor weight = layer.parameters()[0];
   weight.copy_from(Tensor::from_host<float>({1}, {1, 1}, device()));
-  Sgd sgd(layer.parameters(), {.learning_rate = 1});
+  Sgd sgd(layer.parameters(), {});
   const Tensor x = Tensor::from_host<float>({1}, {1, 1}, device());
   for (int step = 0; step < 8; ++step) {
     for (const Tensor& parameter : layer.parameters()) parameter.set_grad({});

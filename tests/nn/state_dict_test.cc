@@ -63,7 +63,7 @@ TEST(StateDict, HoldsParametersThenBuffersByName) {
 
 TEST(StateDict, GoesIntoAnotherModuleBitForBitInAnyOrder) {
   const auto net = small_net();
-  Sgd sgd(net->parameters(), {.learning_rate = 0, .momentum = 0.9F});
+  Sgd sgd(net->parameters(), {.momentum = 0.9F});
   one_step(*net, sgd);
   std::vector<HostTensor> saved = state_dict(*net);
   EXPECT_NE(saved, state_dict(*small_net()));
@@ -121,12 +121,11 @@ void expect_resumes(const MakeOne& make) {
 }
 
 std::unique_ptr<Optimizer> make_sgd(std::vector<Tensor> parameters) {
-  return std::make_unique<Sgd>(std::move(parameters),
-                               kernels::SgdSettings{.learning_rate = 0, .momentum = 0.9F, .nesterov = true});
+  return std::make_unique<Sgd>(std::move(parameters), SgdOptions{.momentum = 0.9F, .nesterov = true});
 }
 
 std::unique_ptr<Optimizer> make_adam(std::vector<Tensor> parameters) {
-  return std::make_unique<Adam>(std::move(parameters), kernels::AdamSettings{.learning_rate = 0});
+  return std::make_unique<Adam>(std::move(parameters), AdamOptions{});
 }
 
 TEST(OptimizerState, SgdGoesOnBitForBit) {
@@ -144,7 +143,7 @@ TEST(OptimizerState, IsNamedByParameter) {
   EXPECT_EQ(names_of(make_adam({net->parameters().front()})->state({"conv.weight"})),
             (std::vector<std::string>{"conv.weight.first_moment", "conv.weight.second_moment",
                                       "conv.weight.steps"}));
-  EXPECT_TRUE(Sgd(net->parameters(), {.learning_rate = 0}).state(names).empty());
+  EXPECT_TRUE(Sgd(net->parameters(), {}).state(names).empty());
 }
 
 TEST(OptimizerState, OfAnotherOptimizerIsRefused) {

@@ -110,14 +110,12 @@ std::vector<std::vector<float>> trained(Module& net, const MakeOptimizer& make) 
 TEST(TiedLayers, TrainBitForBitAsALayerThatIsCalledTwice) {
   const std::vector<MakeOptimizer> optimizers = {
       [](std::vector<Tensor> parameters) {
-        return std::make_unique<Sgd>(
-            std::move(parameters),
-            kernels::SgdSettings{.learning_rate = 0, .momentum = 0.9F, .weight_decay = 0.1F});
+        return std::make_unique<Sgd>(std::move(parameters),
+                                     SgdOptions{.momentum = 0.9F, .weight_decay = 0.1F});
       },
       [](std::vector<Tensor> parameters) {
-        return std::make_unique<Adam>(
-            std::move(parameters),
-            kernels::AdamSettings{.learning_rate = 0, .weight_decay = 0.1F, .decoupled = true});
+        return std::make_unique<Adam>(std::move(parameters),
+                                      AdamOptions{.weight_decay = 0.1F, .decoupled = true});
       }};
   for (const MakeOptimizer& make : optimizers) {
     Sequential tied;
@@ -248,9 +246,9 @@ TEST(TiedLayers, ThatPyTorchWouldLayOutInTwoWaysAreRefused) {
 
 TEST(TiedTensors, AreRefusedInAListThatWouldUseThemTwice) {
   const Tensor a = Tensor::zeros({2}, device()), b = Tensor::zeros({3}, device());
-  EXPECT_EQ(error_of([&] { Sgd({a, b, a}, {.learning_rate = 0}); }),
+  EXPECT_EQ(error_of([&] { Sgd({a, b, a}, {}); }),
             "the optimizer: parameters 0 and 2 are one tensor: list it once");
-  EXPECT_EQ(error_of([&] { Adam({b, b}, {.learning_rate = 0}); }),
+  EXPECT_EQ(error_of([&] { Adam({b, b}, {}); }),
             "the optimizer: parameters 0 and 1 are one tensor: list it once");
   EXPECT_EQ(error_of([&] { gradient_arena({a, b, b}); }),
             "gradient_arena: parameters 1 and 2 are one tensor: list it once");

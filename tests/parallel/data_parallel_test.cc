@@ -182,7 +182,7 @@ TEST(DataParallel, RefusesToGoBackThroughWeightsThatWereSteppedSince) {
       const std::vector<Device> devices = make_devices(k);
       DataParallel net(normed_net, devices, {.statistics = statistics});
       ReplicaOptimizers optimizers(net, [](std::vector<Tensor> parameters) {
-        return std::make_unique<nn::Sgd>(std::move(parameters), kernels::SgdSettings{.learning_rate = 0});
+        return std::make_unique<nn::Sgd>(std::move(parameters), nn::SgdOptions{});
       });
       const Batch batch = random_batch(kRows, devices[0]);
       const Tensor first = net(batch.x), second = net(batch.x);
@@ -232,7 +232,7 @@ TEST(Allreduce, CountsAsOverwritingItsBuffers) {
 TEST(ReplicaOptimizers, RefuseToStepOnGradientsThatAreNotSummed) {
   DataParallel net(plain_net, make_devices(2));
   ReplicaOptimizers optimizers(net, [](std::vector<Tensor> parameters) {
-    return std::make_unique<nn::Sgd>(std::move(parameters), kernels::SgdSettings{.learning_rate = 0});
+    return std::make_unique<nn::Sgd>(std::move(parameters), nn::SgdOptions{});
   });
   const Batch batch = random_batch(4, net.devices()[0]);
   {
@@ -308,9 +308,8 @@ TEST(DataParallel, FindsAParameterAgainThatALaterBatchUses) {
 TEST(ReplicaOptimizers, LeaveAParameterAloneThatNoReplicaUsed) {
   DataParallel net([](const Device& device) { return std::make_shared<Choosy>(device); }, make_devices(2));
   ReplicaOptimizers optimizers(net, [](std::vector<Tensor> parameters) {
-    return std::make_unique<nn::Sgd>(
-        std::move(parameters),
-        kernels::SgdSettings{.learning_rate = 0, .momentum = 0.9F, .weight_decay = 0.1F});
+    return std::make_unique<nn::Sgd>(std::move(parameters),
+                                     nn::SgdOptions{.momentum = 0.9F, .weight_decay = 0.1F});
   });
   const Batch batch = random_batch(6, net.devices()[0]);
   const auto step = [&](bool use) {

@@ -34,7 +34,7 @@ struct Training {
       : devices(make_devices(k)),
         trainer([outputs](const Device& device) { return linear_net(outputs, device); }, devices,
                 {.make_optimizer = [](std::vector<Tensor> parameters) {
-                  return std::make_unique<nn::Sgd>(std::move(parameters), kernels::SgdSettings{});
+                  return std::make_unique<nn::Sgd>(std::move(parameters), nn::SgdOptions{});
                 }}) {
     std::vector<int32_t> order(labels.size());
     std::iota(order.begin(), order.end(), 0);

@@ -28,16 +28,14 @@ std::shared_ptr<nn::Module> tied_linear(const Device& device) {
 
 nn::MakeOptimizer sgd(float momentum, float decay) {
   return [=](std::vector<Tensor> parameters) {
-    return std::make_unique<nn::Sgd>(
-        std::move(parameters),
-        kernels::SgdSettings{.learning_rate = 0, .momentum = momentum, .weight_decay = decay});
+    return std::make_unique<nn::Sgd>(std::move(parameters),
+                                     nn::SgdOptions{.momentum = momentum, .weight_decay = decay});
   };
 }
 
 std::unique_ptr<nn::Optimizer> adamw(std::vector<Tensor> parameters) {
-  return std::make_unique<nn::Adam>(
-      std::move(parameters),
-      kernels::AdamSettings{.learning_rate = 0, .weight_decay = 0.1F, .decoupled = true});
+  return std::make_unique<nn::Adam>(std::move(parameters),
+                                    nn::AdamOptions{.weight_decay = 0.1F, .decoupled = true});
 }
 
 // Two steps; the values are those of torch.optim on nn.Sequential(l, l) in float64.

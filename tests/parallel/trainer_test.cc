@@ -28,13 +28,13 @@ namespace lockstep::parallel {
 namespace {
 
 constexpr int64_t kRows = 29;  // prime: every k gives uneven shards
-constexpr kernels::SgdSettings kSettings{
-    .learning_rate = 0.05F, .momentum = 0.9F, .weight_decay = 5e-4F, .nesterov = true};
+constexpr float kLearningRate = 0.05F;
+constexpr nn::SgdOptions kOptions{.momentum = 0.9F, .weight_decay = 5e-4F, .nesterov = true};
 
 TrainerSettings with_sgd(collective::Algorithm algorithm = collective::ring) {
   return {.make_optimizer =
               [](std::vector<Tensor> parameters) {
-                return std::make_unique<nn::Sgd>(std::move(parameters), kSettings);
+                return std::make_unique<nn::Sgd>(std::move(parameters), kOptions);
               },
           .algorithm = algorithm};
 }
@@ -81,7 +81,7 @@ struct Training {
   }
 
   // A step on the first `rows` rows.
-  void step(int64_t rows = kRows, float learning_rate = kSettings.learning_rate) {
+  void step(int64_t rows = kRows, float learning_rate = kLearningRate) {
     trainer.step(shards(0, rows), learning_rate);
   }
 
@@ -89,7 +89,7 @@ struct Training {
   void accumulated_step(const std::vector<int64_t>& parts) {
     int64_t begin = 0;
     for (size_t i = 0; i + 1 < parts.size(); begin += parts[i++]) trainer.accumulate(shards(begin, parts[i]));
-    trainer.step(shards(begin, parts.back()), kSettings.learning_rate);
+    trainer.step(shards(begin, parts.back()), kLearningRate);
   }
 
   std::vector<std::vector<float>> weights(size_t replica = 0) const {
@@ -157,16 +157,15 @@ TEST(Trainer, TakesBatchesWithFewerRowsThanDevices) {
 }
 
 TEST(Trainer, KeepsAllReplicasBitwiseEqualWithAdamWSmoothingAndClipping) {
-  TrainerSettings settings{
-      .make_optimizer =
-          [](std::vector<Tensor> parameters) {
-            return std::make_unique<nn::Adam>(
-                std::move(parameters),
-                kernels::AdamSettings{.learning_rate = 0, .weight_decay = 0.01F, .decoupled = true},
-                nn::DecayOn::weights);
-          },
-      .label_smoothing = 0.1F,
-      .max_gradient_norm = 0.05F};
+  TrainerSettings settings{.make_optimizer =
+                               [](std::vector<Tensor> parameters) {
+                                 return std::make_unique<nn::Adam>(
+                                     std::move(parameters),
+                                     nn::AdamOptions{.weight_decay = 0.01F, .decoupled = true},
+                                     nn::DecayOn::weights);
+                               },
+                           .label_smoothing = 0.1F,
+                           .max_gradient_norm = 0.05F};
   Training training(3, nn::LeNet::article, settings);
   for (int i = 0; i < 3; ++i) training.step();
   for (size_t r = 1; r < 3; ++r) EXPECT_EQ(training.weights(r), training.weights(0)) << "replica " << r;
@@ -176,8 +175,7 @@ TEST(Trainer, ClipsTheMeanGradientAndSmoothsTheLabels) {
   constexpr float kLimit = 0.01F, kRate = 1;
   TrainerSettings settings{.make_optimizer =
                                [](std::vector<Tensor> parameters) {
-                                 return std::make_unique<nn::Sgd>(std::move(parameters),
-                                                                  kernels::SgdSettings{.learning_rate = 0});
+                                 return std::make_unique<nn::Sgd>(std::move(parameters), nn::SgdOptions{});
                                },
                            .label_smoothing = 0.5F,
                            .max_gradient_norm = kLimit};
@@ -395,8 +393,7 @@ TEST(Trainer, FindsWhatIsNoNumberInWeightsAndOptimizersAndStatistics) {
     return net;
   };
   Trainer trainer(make, make_devices(2), {.make_optimizer = [](std::vector<Tensor> parameters) {
-                    return std::make_unique<nn::Sgd>(
-                        std::move(parameters), kernels::SgdSettings{.learning_rate = 0, .momentum = 0.9F});
+                    return std::make_unique<nn::Sgd>(std::move(parameters), nn::SgdOptions{.momentum = 0.9F});
                   }});
   EXPECT_EQ(trainer.first_not_finite(), std::nullopt);
   const auto spoil = [&trainer](const Tensor& tensor, const std::string& want) {

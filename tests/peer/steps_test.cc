@@ -53,7 +53,7 @@ TEST_F(PyTorchPeer, TakesTenStepsFromItsOwnWeightsAsWeDo) {
   ASSERT_EQ(losses.size(), 10U);
 
   const std::vector<nn::Parameter> gradients = expected->named_parameters();
-  nn::Sgd optimizer(net->parameters(), {.learning_rate = 0, .momentum = 0.9F});
+  nn::Sgd optimizer(net->parameters(), {.momentum = 0.9F});
   for (size_t step = 0; step < losses.size(); ++step) {
     for (const Tensor& parameter : net->parameters()) parameter.set_grad(Tensor());
     const Tensor loss = nn::cross_entropy(net->forward(x), y, nn::Reduction::mean);
