@@ -1,6 +1,6 @@
 // Loops over neighbouring channels, which are neighbours in memory: a GPU gives each a thread, and the CPU's
 // one thread takes a vector of them at a time. First channel by channel along a row (pooling, normalising),
-// then sums over rows, one a channel, that add in the same order on both machines.
+// then sums over rows, one per channel, that add in the same order on both machines.
 #pragma once
 
 #include <cstdint>
@@ -149,7 +149,7 @@ __device__ void for_each_channel_in_tile(int first, int width, F f) {
   }
 }
 
-// The sum of f(row) over [0, rows), a value a channel, in every thread of the block. Inside
+// The sum of f(row) over [0, rows), a value per channel, in every thread of the block. Inside
 // for_each_channel_in_tile only.
 template <int kThreads, typename Lanes, typename F>
 __device__ typename Lanes::Floats sum_rows(int64_t rows, F f) {

@@ -1,7 +1,8 @@
 // One kernel source, two machines. This file is the only place where the two differ: nvcc compiles the GPU
-// half, g++ the half that hands the same kernels to hostcuda. Kernels come in three forms:
+// half, g++ the half that hands the same kernels to hostcuda. Kernels come in four forms
+// (docs/architecture.md has a table), which are launched in three ways:
 //   launch_elements(stream, n, f)        f(i) for every i in [0, n); independent elements
-//   launch_blocks<kThreads>(kernels, ..) a kernel templated on its block size; one thread a block on a CPU
+//   launch_blocks<kThreads>(kernels, ..) a kernel templated on its block size; one thread per block on a CPU
 //   launch(kernel, grid, block, ..)      any CUDA kernel, __syncthreads and shuffles included
 #pragma once
 
@@ -122,7 +123,7 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_
   if (status != cudaSuccess) throw_launch_error(status, site);
 }
 
-// A block kernel runs with one thread a block, which turns its strided loops into contiguous ones and its
+// A block kernel runs with one thread per block, which turns its strided loops into contiguous ones and its
 // block sums into the identity; in checked mode it runs at the GPU's block size, as fibers.
 template <int kThreads, typename Kernels, typename... Arguments>
 void launch_blocks(Kernels kernels, dim3 grid, LaunchStream stream, Arguments&&... arguments) {

@@ -7,7 +7,7 @@
 namespace lockstep::nn {
 
 std::optional<std::string> first_not_finite(const std::vector<StateEntry>& entries) {
-  std::vector<std::pair<Device, Tensor>> counts;  // a device: a count an entry
+  std::vector<std::pair<Device, Tensor>> counts;  // per device: a count for each entry
   const auto counts_on = [&](const Device& device) {
     for (const auto& [known, tensor] : counts)
       if (known == device) return tensor;

@@ -208,7 +208,7 @@ std::vector<Tensor> DataParallel::forward(const std::vector<Tensor>& shards) {
 }
 
 // One host thread enqueues a replica after the other: devices work at the same time anyway. Only what waits
-// in the middle needs a thread a replica.
+// in the middle needs a thread per replica.
 void DataParallel::run(const std::vector<bool>& runs, const std::function<void(size_t)>& work) {
   if (threads_) return threads_->run(runs, work);
   for (size_t r = 0; r < runs.size(); ++r) {

@@ -1,5 +1,5 @@
-// Any module on several devices, as if on one: DataParallel holds a replica a device, gives each its shard of
-// a batch, gathers their outputs, and sums their gradients over the replicas when backward comes by.
+// Any module on several devices, as if on one: DataParallel holds one replica per device, gives each its
+// shard of a batch, gathers their outputs, and sums their gradients over the replicas when backward comes by.
 #pragma once
 
 #include <functional>
@@ -33,7 +33,7 @@ struct DataParallelOptions {
 // Must outlive the outputs that backward is called on.
 class DataParallel {
  public:
-  // One replica a device, made by `make`; parameters and buffers of replica 0 are then copied into the
+  // One replica per device, made by `make`; parameters and buffers of replica 0 are then copied into the
   // others, and each is told its number (Module::set_replica). Throws, naming the parameter and the replica,
   // where these differ in more than values.
   DataParallel(const MakeModule& make, const std::vector<Device>& devices,

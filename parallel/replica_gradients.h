@@ -1,5 +1,5 @@
-// The gradients of all replicas: an arena a replica, which backward adds to and one allreduce sums. What has
-// been summed lies in every arena, so before more is added all copies but one are dropped.
+// The gradients of all replicas: one arena per replica, which backward adds to and one allreduce sums. What
+// has been summed lies in every arena, so before more is added all copies but one are dropped.
 #pragma once
 
 #include <vector>

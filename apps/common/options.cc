@@ -181,7 +181,7 @@ std::vector<Row> table(const Options& defaults) {
        "stopped. Give the same options as before."},
 
       {"Output", "--json", &Options::json, never,
-       "Write lines of JSON to this file: the options, devices and data, then an epoch each, then the "
+       "Write lines of JSON to this file: the options, devices and data, then a line per epoch, then the "
        "totals. "
        "- is standard output, where nothing else is printed then."},
       {"Output", "--quiet", &Options::quiet, never, "Print errors only."},

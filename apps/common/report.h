@@ -1,4 +1,4 @@
-// What a training run reports: a row an epoch for people; for programs a line of JSON that tells what run it
+// What a training run reports: a row per epoch for people; for programs a line of JSON that tells what run it
 // is, one an epoch, and the totals.
 #pragma once
 

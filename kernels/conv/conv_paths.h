@@ -21,7 +21,7 @@ struct ConvPath {
                           float* dw, void* workspace);
 };
 
-// cuDNN, NHWC, deterministic algorithms only. `supports` asks cuDNN, once a shape and device.
+// cuDNN, NHWC, deterministic algorithms only. `supports` asks cuDNN, once per shape and device.
 template <typename T>
 const ConvPath<T>& conv2d_library_path();
 

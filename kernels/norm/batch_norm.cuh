@@ -40,7 +40,7 @@ inline dim3 chunk_grid(const BatchNormShape& s) {
   return dim3(static_cast<unsigned>(chunk_count(s.rows)), tile_grid(s).x);
 }
 
-// Launches over rows, some thousand values a block.
+// Launches over rows, some thousand values per block.
 template <typename Kernels, typename... Arguments>
 void launch_rows(Kernels kernels, const BatchNormShape& s, LaunchStream stream, Arguments... arguments) {
   const int block_rows = std::max(1, (kOnGpu ? 2048 : 8192) / s.channels);

@@ -24,7 +24,7 @@ int main(const char* program, const char* description, const Arguments& defaults
   Arguments arguments = defaults;
   apps::use_help_format(app);
   app.add_option("--devices", arguments.devices, "Replicas to train");
-  app.add_option("--batch-size", arguments.batch_size, "Images a step, over all devices");
+  app.add_option("--batch-size", arguments.batch_size, "Images per step, over all devices");
   app.add_option("--lr", arguments.lr, "Learning rate");
   app.add_option("--epochs", arguments.epochs, "Passes over the training images");
   app.add_option("--limit", arguments.limit, "Only the first N training and N test images")

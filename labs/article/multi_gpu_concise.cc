@@ -47,7 +47,7 @@ void train(const d2l::Arguments& arguments) {
   const std::vector<Device> devices = make_devices(arguments.devices);
   auto [train_iter, test_iter] = d2l::load_data_fashion_mnist(arguments, devices[0]);
 
-  // A replica a device; the first one's parameters and buffers are copied into the others.
+  // One replica per device; the first one's parameters and buffers are copied into the others.
   parallel::DataParallel net(
       [](const Device& device) {
         auto replica = resnet18(10, 1, device);

@@ -1,5 +1,5 @@
 // The two forms of a kernel, and inputs and comparisons for kernel tests. A test runs its body in both forms:
-// one thread a block (what a CPU does), and the GPU's block size (fibers on a CPU). On a GPU both are the
+// one thread per block (what a CPU does), and the GPU's block size (fibers on a CPU). On a GPU both are the
 // latter.
 #pragma once
 
@@ -23,7 +23,7 @@ template <typename Body>
 void in_both_forms(Body body) {
   const bool before = kernels::at_gpu_block_size;
   for (const bool gpu_form : {false, true}) {
-    SCOPED_TRACE(gpu_form ? "at the GPU's block size" : "one thread a block");
+    SCOPED_TRACE(gpu_form ? "at the GPU's block size" : "one thread per block");
     kernels::at_gpu_block_size = gpu_form;
     body();
   }

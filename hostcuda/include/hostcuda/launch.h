@@ -27,7 +27,7 @@ struct KernelLaunch {
   std::function<void()> thread;
 };
 
-// Checks CUDA's limits (1024 threads a block, 48 KB shared, grid and block not empty), then enqueues on
+// Checks CUDA's limits (1024 threads per block, 48 KB shared, grid and block not empty), then enqueues on
 // `stream`, or records a node where the stream is being captured. Returns at once.
 cudaError_t enqueue_kernel(KernelLaunch launch, cudaStream_t stream);
 

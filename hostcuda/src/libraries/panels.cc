@@ -5,7 +5,7 @@
 namespace hostcuda {
 namespace {
 
-// Meanwhile the next tile's rows and sums are fetched, and of the next panel half a cache line a step, so
+// Meanwhile the next tile's rows and sums are fetched, and of the next panel half a cache line per step, so
 // that eight tiles fetch one like theirs.
 constexpr int kAhead = 8;
 
