@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "apps/common/command_line.h"
-#include "apps/common/output_file.h"
+#include "apps/common/output.h"
 #include "apps/common/pytorch_names.h"
 #include "apps/common/saved_model.h"
 #include "core/printable.h"

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "apps/common/command_line.h"
-#include "apps/common/output_file.h"
+#include "apps/common/output.h"
 #include "apps/common/progress_bar.h"
 #include "apps/common/saved_model.h"
 #include "apps/predict/contact_sheet.h"

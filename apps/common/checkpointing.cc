@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "apps/common/standard_output.h"
+#include "apps/common/output.h"
 #include "core/printable.h"
 #include "nn/io/state_dict.h"
 

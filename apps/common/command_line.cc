@@ -10,8 +10,7 @@
 #include <sstream>
 #include <system_error>
 
-#include "apps/common/standard_output.h"
-#include "apps/common/version.h"
+#include "apps/common/output.h"
 #include "core/printable.h"
 
 namespace lockstep::apps {
@@ -142,6 +141,10 @@ int report_errors(const std::string& program, const std::function<int()>& work) 
     print_notice(fmt::format("{}: {}", program, error.what()));
   }
   return 1;
+}
+
+const char* version() {
+  return LOCKSTEP_VERSION;
 }
 
 void check_value(bool good, const char* option, double value, const char* wanted) {

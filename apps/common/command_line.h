@@ -12,6 +12,9 @@
 
 namespace lockstep::apps {
 
+// "0.1.0", CMake's: which Lockstep this is.
+const char* version();
+
 // Descriptions are broken into lines of a terminal's usual width, and defaults shown. To be called first.
 void use_help_format(CLI::App& app);
 

@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "apps/common/standard_output.h"
+#include "apps/common/output.h"
 
 namespace lockstep::apps {
 namespace {

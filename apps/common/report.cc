@@ -6,9 +6,9 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "apps/common/command_line.h"
+#include "apps/common/output.h"
 #include "apps/common/progress_bar.h"
-#include "apps/common/standard_output.h"
-#include "apps/common/version.h"
 #include "kernels/check.h"
 
 namespace lockstep::apps {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "apps/common/standard_output.h"
+#include "apps/common/output.h"
 #include "core/printable.h"
 #include "kernels/check.h"
 #include "nn/finite.h"

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "apps/common/command_line.h"
-#include "apps/common/standard_output.h"
+#include "apps/common/output.h"
 #include "core/autograd.h"
 #include "kernels/finite.h"
 #include "kernels/softmax.h"

@@ -7,7 +7,7 @@
 #include <map>
 #include <sstream>
 
-#include "apps/common/version.h"
+#include "apps/common/command_line.h"
 #include "tests/apps/training_run.h"
 
 namespace lockstep::apps {

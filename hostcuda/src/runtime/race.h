@@ -102,12 +102,12 @@ inline void release(const void*) {}
 inline void acquire(const void*) {}
 struct Hidden {
   explicit Hidden(bool = true) {}
-  ~Hidden() {}  // not trivial, so that the variable counts as used
+  ~Hidden() {}  // NOLINT(modernize-use-equals-default): not trivial, so that the variable counts as used
 };
 struct Fiber {};
 struct Inside {
   explicit Inside(Fiber&) {}
-  ~Inside() {}  // not trivial, so that the variable counts as used
+  ~Inside() {}  // NOLINT(modernize-use-equals-default): the same
 };
 #endif
 
