@@ -17,13 +17,11 @@ std::vector<int64_t> split_sizes(int64_t rows, int parts) {
 Shards split_batch(const Tensor& x, const Tensor& y, const std::vector<Device>& devices) {
   if (x.dim(0) != y.dim(0))
     throw Error(fmt::format("split_batch: x has {} rows but y has {}", x.dim(0), y.dim(0)));
-  const std::vector<int64_t> sizes = split_sizes(x.dim(0), static_cast<int>(devices.size()));
+  const std::vector<collective::Slice> rows = rows_of_shards(x.dim(0), devices.size());
   Shards shards;
-  int64_t begin = 0;
   for (size_t i = 0; i < devices.size(); ++i) {
-    shards.x.push_back(x.slice(begin, begin + sizes[i]).copy_to(devices[i]));
-    shards.y.push_back(y.slice(begin, begin + sizes[i]).copy_to(devices[i]));
-    begin += sizes[i];
+    shards.x.push_back(x.slice(rows[i].begin, rows[i].end).copy_to(devices[i]));
+    shards.y.push_back(y.slice(rows[i].begin, rows[i].end).copy_to(devices[i]));
   }
   return shards;
 }

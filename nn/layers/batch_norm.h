@@ -14,12 +14,11 @@ struct BatchNormState {
 };
 
 // activation((x - mean) / sqrt(variance + 1e-5) * weight + bias [+ addend]) for each channel of x: [batch,
-// height, width, channels]; addend has the shape of x, and is cast
-// to its type. In training the statistics are those of x over all but
-// the channel, and the running ones move towards them by 0.1 (with the unbiased variance); an empty batch
-// leaves them alone, and one value a channel is an error. Otherwise the running statistics normalise. With a
-// group, statistics in training are those of the x of all its ranks together, and so are the gradients of x;
-// those of weight and bias are this rank's part.
+// height, width, channels]; addend has the shape of x, and is cast to its type. In training the statistics
+// are those of x over all but the channel, and the running ones move towards them by 0.1 (with the unbiased
+// variance); an empty batch leaves them alone, and one value per channel is an error. Otherwise the running
+// statistics normalise. With a group, statistics in training are those of the x of all its ranks together,
+// and so are the gradients of x; those of weight and bias are this rank's part.
 Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training,
                   Activation activation = Activation::none, const Tensor& addend = {},
                   const std::shared_ptr<collective::Group>& group = {});

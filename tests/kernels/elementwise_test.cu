@@ -37,15 +37,6 @@ const std::vector<Operation>& operations() {
   return all;
 }
 
-std::vector<float> values_with_specials(size_t n, uint32_t salt) {
-  std::vector<float> values = random_floats(n, -8, 8, salt);
-  const float specials[] = {kNaN,      kInfinity,  -kInfinity, -0.0f, 0.0f,
-                            0x1p-149f, -0x1p-140f, 0x1p-126f,  100,   -100};
-  if (n >= 31)
-    for (size_t i = 0; i < std::size(specials); ++i) values[3 * i] = specials[i];
-  return values;
-}
-
 TEST(Elementwise, AgreesWithTheSameExpressionInDouble) {
   SCOPED_TRACE("seed " + std::to_string(kSeed));
   for (const Operation& operation : operations())

@@ -57,6 +57,16 @@ inline std::vector<float> random_integers(size_t n, int magnitude, uint32_t salt
 
 inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+// Random values, and among them, where there is room, what is special.
+inline std::vector<float> values_with_specials(size_t n, uint32_t salt) {
+  std::vector<float> values = random_floats(n, -8, 8, salt);
+  const float specials[] = {kNaN,      kInfinity,  -kInfinity, -0.0f, 0.0f,
+                            0x1p-149f, -0x1p-140f, 0x1p-126f,  100,   -100};
+  if (n >= 31)
+    for (size_t i = 0; i < std::size(specials); ++i) values[3 * i] = specials[i];
+  return values;
+}
+
 inline constexpr double kUnit = 0x1p-24;  // half a unit in the last place of 1: one rounding's relative error
 
 // `want` is rounded to float first; NaN matches NaN, an infinity only itself. Results below the normal
