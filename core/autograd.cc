@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <ranges>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -193,12 +194,12 @@ void backward(const Tensor& output, const Tensor& gradient) {
     return;
   }
   const std::vector<Node*> order = topological_order(state->producer.get());
-  for (auto node = order.rbegin(); node != order.rend(); ++node) check_passable(**node);
+  for (const Node* node : std::views::reverse(order)) check_passable(*node);
   std::unordered_map<Node*, Tensor> gradients{{order.back(), gradient}};
   // Nodes are freed as the walk passes them, so each must be kept alive until its own turn.
   std::unordered_map<Node*, std::shared_ptr<Node>> alive;
-  for (auto node = order.rbegin(); node != order.rend(); ++node) {
-    const std::shared_ptr<Node> self = (*node == order.back()) ? state->producer : std::move(alive.at(*node));
+  for (Node* const node : std::views::reverse(order)) {
+    const std::shared_ptr<Node> self = node == order.back() ? state->producer : std::move(alive.at(node));
     check_passable(*self);  // once more: what ran since may have overwritten something
     const BackwardFunction function = std::exchange(self->backward, nullptr);
     std::vector<Edge> inputs = std::move(self->inputs);

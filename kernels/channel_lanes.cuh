@@ -165,7 +165,7 @@ __device__ typename Lanes::Floats sum_rows(int64_t rows, F f) {
     for (int j = 0; j < kRowSums; ++j)
       if (row + j < rows) sum[j] += f(row + j);
     LOCKSTEP_UNROLL
-    for (int j = 0; j < kRowSums; ++j) total += sum[j];
+    for (const auto& part : sum) total += part;
   } else {
     __shared__ float sum[kThreads];
     float own = 0.0f;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <ranges>
+
 #include "kernels/check.h"
 #include "nn/io/state_dict.h"
 
@@ -63,9 +65,9 @@ Tensor gradient_arena(const std::vector<Tensor>& parameters) {
   for (const Tensor& parameter : parameters) total += parameter.size();
   Tensor arena = Tensor::zeros({total}, parameters.front().device());
   int64_t begin = 0;
-  for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
-    parameter->set_grad(arena.slice(begin, begin + parameter->size()).reshape(parameter->shape()));
-    begin += parameter->size();
+  for (Tensor parameter : std::views::reverse(parameters)) {  // a handle
+    parameter.set_grad(arena.slice(begin, begin + parameter.size()).reshape(parameter.shape()));
+    begin += parameter.size();
   }
   return arena;
 }

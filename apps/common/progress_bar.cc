@@ -1,5 +1,6 @@
 #include "apps/common/progress_bar.h"
 
+#include <cmath>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -24,7 +25,7 @@ int terminal_columns() {
 }  // namespace
 
 std::string format_seconds(double seconds) {
-  const auto total = static_cast<int64_t>(seconds + 0.5);
+  const auto total = std::llround(seconds);
   if (total >= 3600) return fmt::format("{}:{:02}:{:02}", total / 3600, total / 60 % 60, total % 60);
   return fmt::format("{}:{:02}", total / 60, total % 60);
 }

@@ -69,7 +69,7 @@ void draw_tile(Canvas& canvas, const SheetLayout& layout, int i, const SheetImag
   if (wrong) canvas.fill(left - kFrame, top - kFrame, width + 2 * kFrame, height + 2 * kFrame, kRed);
   for (int y = 0; y < layout.image_height; ++y)
     for (int x = 0; x < layout.image_width; ++x) {
-      const uint8_t grey = image.pixels[static_cast<size_t>(y * layout.image_width + x)];
+      const uint8_t grey = image.pixels[static_cast<size_t>(y) * layout.image_width + x];
       canvas.fill(left + x * kScale, top + y * kScale, kScale, kScale, {grey, grey, grey});
     }
   if (wrong) draw_badge(canvas, left + width + kFrame - SheetLayout::kBadge, top - kFrame);

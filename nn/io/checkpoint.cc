@@ -13,6 +13,7 @@
 #include <charconv>
 #include <cstring>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -305,7 +306,7 @@ Weights read_weights(const fs::path& file_or_folder) {
 
 namespace {
 
-const fs::path& made_folder(const fs::path& folder) {
+fs::path made_folder(fs::path folder) {
   std::error_code failed;
   fs::create_directories(folder, failed);
   if (failed) throw Error(fmt::format("{}: cannot be made: {}", shown(folder), failed.message()));
@@ -387,10 +388,10 @@ void CheckpointWriter::remove(int64_t step) const {
 void CheckpointWriter::remove_old(int64_t newest) const {
   int64_t kept = 0;
   const std::vector<int64_t> steps = checkpoint_steps(folder_);
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    if (*step <= newest && kept == keep_) {
-      remove(*step);
-    } else if (std::ranges::find(unusable_, *step) == unusable_.end()) {
+  for (const int64_t step : std::views::reverse(steps)) {
+    if (step <= newest && kept == keep_) {
+      remove(step);
+    } else if (std::ranges::find(unusable_, step) == unusable_.end()) {
       ++kept;
     }
   }

@@ -11,13 +11,19 @@
 
 #include "hostcuda/device_atomics.h"
 #include "hostcuda/device_math.h"
-#include "hostcuda/vector_types.h"
+#include "vector_functions.h"
 
+#ifdef HOSTCUDA_TRANSLATE  // an ordinary CUDA program: what is left for hostcuda/translate to rewrite
+#define __global__ __hostcuda_global__
+#define __shared__ __hostcuda_shared__
+#else
 #define __global__
+#define __shared__ static thread_local
+#endif
 #define __device__
 #define __host__
 #define __constant__
-#define __shared__ static thread_local
+#define __managed__
 #define __grid_constant__
 #define __launch_bounds__(...)
 #define __forceinline__ inline __attribute__((always_inline))
@@ -164,6 +170,9 @@ template <typename T>
 inline T __ldg(const T* address) {
   return *address;
 }
+
+// Gives the kernel up.
+void __trap();
 
 // Nanoseconds of a steady clock, standing in for the cycles of a multiprocessor.
 long long clock64();

@@ -28,7 +28,7 @@ namespace hostcuda {
 
 namespace {
 
-constexpr size_t kSharedBytes = 48 << 10;  // CUDA's limit, which enqueue_kernel has checked
+constexpr size_t kSharedBytes = 164 << 10;  // at least what a launch may ask for
 
 // The shared memory of a worker's current block. The dynamic part ends at a page that cannot be touched.
 class SharedMemory {
@@ -131,7 +131,7 @@ cudaError_t run_blocks(const KernelLaunch& launch, uint64_t first_block, uint64_
   blockDim = launch.block;
   const bool checked = checked_mode();
   if (launch.shared_bytes > 0 || checked) shared_memory().resize(launch.shared_bytes);
-  if (!checked && blockDim.x * blockDim.y * blockDim.z == 1)
+  if (!checked && !launch.cooperative && blockDim.x * blockDim.y * blockDim.z == 1)
     return run_single_threads(launch, first_block, last_block);
 
   thread_local Block block;

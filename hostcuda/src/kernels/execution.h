@@ -15,4 +15,7 @@ namespace hostcuda {
 // threads wait for each other for ever).
 cudaError_t run_blocks(const KernelLaunch& launch, uint64_t first_block, uint64_t last_block);
 
+// Runs all blocks of the grid at the same time, on a thread each, so that they may wait for each other.
+cudaError_t run_cooperative(const KernelLaunch& launch, uint64_t blocks);
+
 }  // namespace hostcuda

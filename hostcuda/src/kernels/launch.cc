@@ -24,6 +24,7 @@ class KernelWork : public Work {
   const char* name() const override { return launch_.site.function; }
   cudaError_t run(Device& device) override {
     const uint64_t blocks = uint64_t{launch_.grid.x} * launch_.grid.y * launch_.grid.z;
+    if (launch_.cooperative) return run_cooperative(launch_, blocks);
     const uint64_t slices = std::min<uint64_t>(config().threads == 1 ? 1 : 4 * config().threads, blocks);
     if (slices == 1) return run_blocks(launch_, 0, blocks);
     return share(device, static_cast<int>(slices), [&](int slice) {
@@ -81,7 +82,7 @@ cudaError_t check_limits(const KernelLaunch& launch) {
   const bool block_fits = block.x >= 1 && block.x <= 1024 && block.y >= 1 && block.y <= 1024 &&
                           block.z >= 1 && block.z <= 64 && uint64_t{block.x} * block.y * block.z <= 1024;
   if (!grid_fits || !block_fits) return cudaErrorInvalidConfiguration;
-  return launch.shared_bytes > (48 << 10) ? cudaErrorInvalidValue : cudaSuccess;
+  return launch.shared_bytes > launch.shared_limit ? cudaErrorInvalidValue : cudaSuccess;
 }
 
 // Kernels run on the current device: a stream of another one will not do.

@@ -74,6 +74,8 @@ void multiply_panel(int rows, int width, int depth, const Operand& a, const floa
     case 4:
       return all_rows<4>(rows, depth, a, b, b_step, sums, sums_step, add);
 #endif
+    default:
+      return;  // no panel is as wide
   }
 }
 

@@ -27,7 +27,6 @@ inline constexpr int kPanel = kVectors * kLanes;  // the columns that a product 
 typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float))));
 typedef unsigned LaneBits __attribute__((vector_size(kLanes * sizeof(unsigned))));
 typedef unsigned short LaneHalves __attribute__((vector_size(kLanes * sizeof(unsigned short))));
-typedef int LaneIndices __attribute__((vector_size(kLanes * sizeof(int))));
 
 inline Lanes load(const float* p) {
   Lanes value;
@@ -57,10 +56,9 @@ inline void store(__nv_bfloat16* p, Lanes value) {
 // Exchanges the off-diagonal blocks of kBlock x kBlock values of two rows that are kBlock apart.
 template <int kBlock, int... kIndex>
 inline void exchange(Lanes& a, Lanes& b, std::integer_sequence<int, kIndex...>) {
-  const LaneIndices low = {((kIndex & kBlock) != 0 ? kLanes + (kIndex ^ kBlock) : kIndex)...};
-  const LaneIndices high = {((kIndex & kBlock) != 0 ? kLanes + kIndex : (kIndex ^ kBlock))...};
-  const Lanes upper = __builtin_shuffle(a, b, low);
-  b = __builtin_shuffle(a, b, high);
+  const Lanes upper =
+      __builtin_shufflevector(a, b, ((kIndex & kBlock) != 0 ? kLanes + (kIndex ^ kBlock) : kIndex)...);
+  b = __builtin_shufflevector(a, b, ((kIndex & kBlock) != 0 ? kLanes + kIndex : (kIndex ^ kBlock))...);
   a = upper;
 }
 

@@ -29,6 +29,7 @@ class FreeWork : public Work {
 
 bool is_live(const void* pointer, bool pinned) {
   const AddressInfo info = describe_address(pointer);
+  if (info.kind == MemoryKind::registered || info.kind == MemoryKind::variable) return false;
   return info.state == AddressInfo::State::live && info.base == pointer && (info.device == kPinned) == pinned;
 }
 
@@ -83,7 +84,10 @@ cudaError_t cudaMalloc(void** pointer, size_t bytes) {
 }
 
 cudaError_t cudaFree(void* pointer) {
-  return device_call([&] { return free_now(pointer, false); });
+  return device_call([&] {
+    // Managed memory is the host's too, but it is freed as a device's.
+    return free_now(pointer, describe_address(pointer).kind == MemoryKind::managed);
+  });
 }
 
 // The memory counts at once. Where there is not enough, what streams are about to free is waited for.
@@ -131,6 +135,8 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
     void* const address = const_cast<void*>(pointer);
     if (info.state != AddressInfo::State::live)
       *attributes = {cudaMemoryTypeUnregistered, -2, nullptr, address};
+    else if (info.kind == MemoryKind::managed)
+      *attributes = {cudaMemoryTypeManaged, this_thread().device, address, address};
     else if (info.device == kPinned)
       *attributes = {cudaMemoryTypeHost, this_thread().device, address, address};
     else

@@ -24,8 +24,29 @@ cudaError_t find_failure() {
   return obstacle != cudaSuccess ? obstacle : current_device().error.load(std::memory_order_relaxed);
 }
 
+namespace {
+
+// cudaStreamPerThread: a stream for each host thread and device, made with its first use.
+CUstream_st* stream_of_this_thread() {
+  struct Streams {
+    ~Streams() {
+      for (CUstream_st* stream : by_device)
+        if (stream != nullptr) destroy_stream(stream);
+    }
+    CUstream_st* by_device[64] = {};
+  };
+  static thread_local Streams streams;
+  const int device = this_thread().device;
+  CUstream_st*& stream = streams.by_device[device];
+  if (stream == nullptr) stream = create_stream(device, cudaStreamDefault, false);
+  return stream;
+}
+
+}  // namespace
+
 CUstream_st* find_stream(cudaStream_t handle) {
   if (handle == nullptr || handle == cudaStreamLegacy) return current_device().legacy;
+  if (handle == cudaStreamPerThread) return stream_of_this_thread();
   return handle->alive ? handle : nullptr;
 }
 

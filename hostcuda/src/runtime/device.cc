@@ -24,8 +24,8 @@ cudaDeviceProp properties_of(int device) {
                 processor::has_fast_bfloat16() ? "" : ", bfloat16 computed in float32");
   properties.totalGlobalMem = config().memory;
   properties.sharedMemPerBlock = 48 << 10;
-  properties.sharedMemPerBlockOptin = 48 << 10;
-  properties.sharedMemPerMultiprocessor = 48 << 10;
+  properties.sharedMemPerBlockOptin = 163 << 10;  // as compute capability 8.0 has
+  properties.sharedMemPerMultiprocessor = 164 << 10;
   properties.regsPerBlock = 65536;
   properties.warpSize = 32;
   properties.maxThreadsPerBlock = 1024;
@@ -41,6 +41,14 @@ cudaDeviceProp properties_of(int device) {
   properties.unifiedAddressing = 1;
   properties.l2CacheSize = 1 << 20;
   properties.memoryPoolsSupported = 1;
+  properties.cooperativeLaunch = 1;
+  properties.canMapHostMemory = properties.managedMemory = properties.concurrentManagedAccess = 1;
+  properties.pageableMemoryAccess = properties.hostNativeAtomicSupported = 1;
+  properties.memPitch = 2147483647;
+  properties.totalConstMem = 64 << 10;
+  properties.textureAlignment = 512;
+  properties.regsPerMultiprocessor = 65536;
+  properties.maxBlocksPerMultiProcessor = 32;
   return properties;
 }
 
@@ -151,6 +159,40 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
       case cudaDevAttrMemoryPoolsSupported:
         *value = properties.memoryPoolsSupported;
         return cudaSuccess;
+      case cudaDevAttrTotalConstantMemory:
+        *value = static_cast<int>(properties.totalConstMem);
+        return cudaSuccess;
+      case cudaDevAttrMaxPitch:
+        *value = static_cast<int>(properties.memPitch);
+        return cudaSuccess;
+      case cudaDevAttrMaxRegistersPerBlock:
+      case cudaDevAttrMaxRegistersPerMultiprocessor:
+        *value = properties.regsPerBlock;
+        return cudaSuccess;
+      case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+        *value = static_cast<int>(properties.sharedMemPerMultiprocessor);
+        return cudaSuccess;
+      case cudaDevAttrMaxBlocksPerMultiprocessor:
+        *value = properties.maxBlocksPerMultiProcessor;
+        return cudaSuccess;
+      case cudaDevAttrGpuOverlap:
+      case cudaDevAttrCanMapHostMemory:
+      case cudaDevAttrManagedMemory:
+      case cudaDevAttrConcurrentManagedAccess:
+      case cudaDevAttrPageableMemoryAccess:
+      case cudaDevAttrHostNativeAtomicSupported:
+      case cudaDevAttrCooperativeLaunch:
+        *value = 1;
+        return cudaSuccess;
+      case cudaDevAttrKernelExecTimeout:
+      case cudaDevAttrEccEnabled:
+      case cudaDevAttrComputeMode:
+      case cudaDevAttrStreamPrioritiesSupported:
+      case cudaDevAttrClockRate:
+      case cudaDevAttrMemoryClockRate:
+      case cudaDevAttrGlobalMemoryBusWidth:
+        *value = 0;
+        return cudaSuccess;
     }
     return cudaErrorInvalidValue;
   });
@@ -193,6 +235,24 @@ cudaError_t cudaDeviceDisablePeerAccess(int peer) {
     if (!exists(peer)) return cudaErrorInvalidDevice;
     const uint64_t bit = uint64_t{1} << peer;
     return (current_device().peers.fetch_and(~bit) & bit) != 0 ? cudaSuccess : cudaErrorPeerAccessNotEnabled;
+  });
+}
+
+cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr attribute, int source, int destination) {
+  return plain_call([&] {
+    if (value == nullptr) return cudaErrorInvalidValue;
+    if (!exists(source) || !exists(destination) || source == destination) return cudaErrorInvalidDevice;
+    const bool reachable = config().peer != PeerAccess::impossible;
+    switch (attribute) {
+      case cudaDevP2PAttrPerformanceRank:
+        *value = 0;
+        return cudaSuccess;
+      case cudaDevP2PAttrAccessSupported:
+      case cudaDevP2PAttrNativeAtomicSupported:
+        *value = reachable;
+        return cudaSuccess;
+    }
+    return cudaErrorInvalidValue;
   });
 }
 

@@ -26,6 +26,7 @@ struct Allocation {
   size_t size;
   int device;
   bool live;
+  MemoryKind kind = MemoryKind::allocated;
   // Checked mode: the whole pages between the two guard pages. The allocation is their last `size` bytes;
   // what is before it holds canaries.
   unsigned char* pages = nullptr;
@@ -91,7 +92,7 @@ void* map_guarded(Allocation& allocation, uint64_t accessible) {
 
 }  // namespace
 
-cudaError_t allocate_memory(int device, size_t bytes, void** pointer) {
+cudaError_t allocate_memory(int device, size_t bytes, void** pointer, MemoryKind kind) {
   Books& all = books();
   if (device != kPinned) {
     const std::lock_guard hold(all.lock);
@@ -99,7 +100,7 @@ cudaError_t allocate_memory(int device, size_t bytes, void** pointer) {
       return cudaErrorMemoryAllocation;
     all.in_use[device] += bytes;
   }
-  Allocation allocation{bytes, device, true};
+  Allocation allocation{bytes, device, true, kind};
   void* block = nullptr;
   if (config().checked) {
     const std::lock_guard hold(all.lock);  // the mapping's protection must fit what is accessible now
@@ -121,6 +122,13 @@ cudaError_t allocate_memory(int device, size_t bytes, void** pointer) {
   return cudaSuccess;
 }
 
+cudaError_t register_memory(void* pointer, size_t bytes, MemoryKind kind) {
+  Books& all = books();
+  const std::lock_guard hold(all.lock);
+  all.allocations[reinterpret_cast<uintptr_t>(pointer)] = Allocation{bytes, kPinned, true, kind};
+  return cudaSuccess;
+}
+
 bool forget_memory(void* pointer, bool pinned, Forgotten* forgotten) {
   Books& all = books();
   const std::lock_guard hold(all.lock);
@@ -130,7 +138,7 @@ bool forget_memory(void* pointer, bool pinned, Forgotten* forgotten) {
   Allocation& allocation = found->second;
   if (!pinned) all.in_use[allocation.device] -= allocation.size;
   if (allocation.pages == nullptr) {
-    *forgotten = {pointer, 0};
+    *forgotten = {allocation.kind == MemoryKind::registered ? nullptr : pointer, 0};
     all.allocations.erase(found);
     return true;
   }
@@ -171,7 +179,7 @@ AddressInfo describe_address(const void* address) noexcept {
   const std::lock_guard hold(all.lock, std::adopt_lock);
   const uintptr_t at = reinterpret_cast<uintptr_t>(address);
   const auto described = [](uintptr_t base, const Allocation& allocation, AddressInfo::State state) {
-    return AddressInfo{state, allocation.device, reinterpret_cast<const void*>(base), allocation.size};
+    return AddressInfo{state, allocation.device, allocation.kind, reinterpret_cast<const void*>(base), allocation.size};
   };
   auto after = all.allocations.upper_bound(at);
   if (after != all.allocations.begin()) {
@@ -206,7 +214,7 @@ std::string find_overruns() {
   const std::lock_guard hold(all.lock);
   std::string found;
   for (const auto& [base, allocation] : all.allocations) {
-    if (!allocation.live || !may_touch(allocation, all.accessible)) continue;
+    if (!allocation.live || allocation.pages == nullptr || !may_touch(allocation, all.accessible)) continue;
     unsigned char* const data = reinterpret_cast<unsigned char*>(base);
     unsigned char* const damage = find_damage(allocation.pages, data);
     if (damage == data) continue;

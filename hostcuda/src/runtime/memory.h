@@ -13,6 +13,13 @@ namespace hostcuda {
 
 inline constexpr int kPinned = -1;  // the "device" of pinned host memory
 
+enum class MemoryKind : unsigned char {
+  allocated,   // cudaMalloc, cudaMallocHost
+  managed,     // cudaMallocManaged
+  registered,  // the program's own, cudaHostRegister
+  variable,    // a __device__ or __constant__ variable
+};
+
 struct AddressInfo {
   enum class State {
     unknown,  // not memory of hostcuda
@@ -22,6 +29,7 @@ struct AddressInfo {
   };
   State state = State::unknown;
   int device = kPinned;
+  MemoryKind kind = MemoryKind::allocated;
   const void* base = nullptr;
   size_t size = 0;
 };
@@ -31,7 +39,10 @@ AddressInfo describe_address(const void* address) noexcept;
 
 // At least 256-byte aligned; in checked mode as its size is, up to a page. cudaErrorMemoryAllocation where
 // `device` has not that much left. `bytes` > 0.
-cudaError_t allocate_memory(int device, size_t bytes, void** pointer);
+cudaError_t allocate_memory(int device, size_t bytes, void** pointer, MemoryKind kind = MemoryKind::allocated);
+
+// Memory that the program already has becomes known, as reachable from the host and all devices. forget_memory ends that.
+cudaError_t register_memory(void* pointer, size_t bytes, MemoryKind kind);
 
 // Frees in two steps, so that the memory itself is touched in its stream's order: forget_memory takes the
 // allocation that starts at `pointer` out of the books (false: there is none of that kind), return_memory

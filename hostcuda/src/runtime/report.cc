@@ -46,7 +46,7 @@ void explain(cudaError_t code, const std::string& text) {
   auto first = std::make_unique<const std::string>(text);
   const std::string* none = nullptr;
   if (explanations[static_cast<size_t>(code) % kCodes].compare_exchange_strong(none, first.get()))
-    (void)first.release();
+    (void)first.release();  // NOLINT(bugprone-unused-return-value): the table has it now, for good
 }
 
 const char* explanation_of(cudaError_t code) {
@@ -105,7 +105,7 @@ std::string format_site(const std::source_location& site) {
 
 void report_fault(const std::string& fault, const KernelLaunch& launch, const uint3& block,
                   const uint3* thread, const std::string& details) {
-  const std::string name = kernel_name(launch.kernel);
+  const std::string name = launch.name != nullptr ? launch.name : kernel_name(launch.kernel);
   std::string line = "hostcuda: " + fault + " in kernel";
   if (!name.empty()) line += " " + name + ",";
   line += " launched at " + file_name(launch.site.file) + ":" + std::to_string(launch.site.line);

@@ -102,11 +102,10 @@ Item wait_item(std::shared_ptr<Marker> marker) {
 void order_with_legacy(Hold& hold, CUstream_st& stream) {
   Device& device = device_at(stream.device);
   if (stream.legacy) {
-    for (size_t i = 0; i < device.streams.size(); ++i) {
-      CUstream_st& other = *device.streams[i];
-      if (other.legacy || other.internal || (other.flags & cudaStreamNonBlocking) != 0 || !has_work(other))
+    for (CUstream_st* const other : device.streams) {
+      if (other->legacy || other->internal || (other->flags & cudaStreamNonBlocking) != 0 || !has_work(*other))
         continue;
-      append(hold, stream, wait_item(tail_marker(hold, other)));
+      append(hold, stream, wait_item(tail_marker(hold, *other)));
     }
   } else if ((stream.flags & cudaStreamNonBlocking) == 0 && has_work(*device.legacy)) {
     std::shared_ptr<Marker> marker = tail_marker(hold, *device.legacy);
@@ -310,9 +309,8 @@ cudaError_t wait_for_device(Device& device) {
   std::vector<std::shared_ptr<Marker>> markers;
   {
     Hold hold;
-    for (size_t i = 0; i < device.streams.size(); ++i)
-      if (!device.streams[i]->internal && has_work(*device.streams[i]))
-        markers.push_back(tail_marker(hold, *device.streams[i]));
+    for (CUstream_st* const stream : device.streams)
+      if (!stream->internal && has_work(*stream)) markers.push_back(tail_marker(hold, *stream));
   }
   for (const auto& marker : markers) {
     const cudaError_t error = wait_for(*marker, device);

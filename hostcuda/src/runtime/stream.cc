@@ -21,6 +21,22 @@ class HostFunction : public Work {
   void* const argument_;
 };
 
+class Callback : public Work {
+ public:
+  Callback(cudaStream_t stream, cudaStreamCallback_t function, void* argument)
+      : stream_(stream), function_(function), argument_(argument) {}
+  const char* name() const override { return "a callback"; }
+  cudaError_t run(Device& device) override {
+    function_(stream_, device.error, argument_);
+    return cudaSuccess;
+  }
+
+ private:
+  const cudaStream_t stream_;
+  const cudaStreamCallback_t function_;
+  void* const argument_;
+};
+
 cudaError_t synchronise(CUstream_st& stream) {
   std::shared_ptr<Marker> marker;
   {
@@ -60,6 +76,20 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
   return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
+}
+
+// Priorities are accepted and change nothing: every stream is served as its device's workers become free.
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+  return cudaStreamCreateWithFlags(stream, flags);
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
+  return device_call([&] {
+    if (find_stream(stream) == nullptr) return cudaErrorInvalidResourceHandle;
+    if (priority == nullptr) return cudaErrorInvalidValue;
+    *priority = 0;
+    return cudaSuccess;
+  });
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
@@ -127,6 +157,17 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
     if (found == nullptr) return cudaErrorInvalidResourceHandle;
     if (function == nullptr) return cudaErrorInvalidValue;
     return submit(*found, std::make_unique<HostFunction>(function, argument), Item::Kind::host_function);
+  });
+}
+
+cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* argument,
+                                  unsigned flags) {
+  return device_call([&] {
+    CUstream_st* const found = find_stream(stream);
+    if (found == nullptr) return cudaErrorInvalidResourceHandle;
+    if (callback == nullptr || flags != 0) return cudaErrorInvalidValue;
+    if (is_captured(*found)) return cudaErrorStreamCaptureUnsupported;
+    return submit(*found, std::make_unique<Callback>(stream, callback, argument), Item::Kind::host_function);
   });
 }
 

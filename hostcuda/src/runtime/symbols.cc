@@ -92,6 +92,7 @@ std::vector<Range> static_shared_variables() {
   std::vector<Range> ranges;
   auto* storage = static_cast<std::byte*>(executable().dlpi_tls_data);
   if (storage == nullptr) return ranges;
+  if (table().names == nullptr) return ranges;
   for (const auto& symbol : table().symbols)
     if (is_shared_variable(symbol, table().names + symbol.st_name))
       ranges.push_back({storage + symbol.st_value, symbol.st_size});
