@@ -18,6 +18,11 @@ cudaError_t cudaMallocAsync(T** pointer, size_t bytes, cudaStream_t stream) {
 }
 
 template <typename T>
+cudaError_t cudaMallocFromPoolAsync(T** pointer, size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
+  return cudaMallocFromPoolAsync(reinterpret_cast<void**>(pointer), bytes, pool, stream);
+}
+
+template <typename T>
 cudaError_t cudaMallocHost(T** pointer, size_t bytes, unsigned int flags = 0) {
   return cudaHostAlloc(reinterpret_cast<void**>(pointer), bytes, flags);
 }

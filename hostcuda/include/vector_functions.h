@@ -1,6 +1,8 @@
 // make_float4 and the like, for host and device code.
 #pragma once
 
+#define __VECTOR_FUNCTIONS_H__  // as in vector_types.h
+
 #include "vector_types.h"
 
 #define HOSTCUDA_MAKE_VECTORS(name, T)                       \

@@ -2,6 +2,8 @@
 // and four elements, up to 16 bytes.
 #pragma once
 
+#define __VECTOR_TYPES_H__  // NVIDIA's own header of this name, should it be here too, then holds nothing
+
 #define HOSTCUDA_VECTORS(name, T, align2, align4) \
   struct name##1 {                                \
     T x;                                          \

@@ -28,6 +28,8 @@ class Translator {
       if (is(i, kShared)) rewrite_shared(i);
       if (is(i, "<") && is(i + 1, "<") && is(i + 2, "<")) rewrite_launch(i);
       if (is(i, "(")) rewrite_cast_to_pointer(i);
+      // A word of CUDA and, in brackets, of g++'s attributes: no macro can tell them apart.
+      if (is(i, "__noinline__") && !(previous(i) != kNone && is(previous(i), "("))) drop_[i] = true;
       refuse(i);
     }
     if (!refusals_.empty()) throw Refused(refusals_);

@@ -11,6 +11,7 @@
 
 #include "hostcuda/device_atomics.h"
 #include "hostcuda/device_math.h"
+#include "hostcuda/device_rounding.h"
 #include "vector_functions.h"
 
 #ifdef HOSTCUDA_TRANSLATE  // an ordinary CUDA program: what is left for hostcuda/translate to rewrite
@@ -53,7 +54,11 @@ enum class WarpOperation : uint8_t { sync, shuffle, vote };
 uint64_t warp_rendezvous(WarpOperation operation, unsigned mask, uint64_t value, int source,
                          const Site& site);
 int lane();
-unsigned active_mask();
+// The lanes of the warp that are at this call together: waits until none of the others can come here.
+unsigned active_mask(const Site& site);
+// Waits for all threads of a cooperative launch; ends the kernel in any other.
+void grid_barrier(const Site& site);
+bool grid_is_cooperative();
 
 template <typename T>
 concept Shuffled = std::is_arithmetic_v<T> && sizeof(T) <= 8;
@@ -152,9 +157,66 @@ inline int __all_sync(unsigned mask, int predicate,
   return hostcuda::detail::ballot(mask, predicate == 0, site) == 0;
 }
 
-inline unsigned __activemask() {
-  return hostcuda::detail::active_mask();
+inline unsigned __activemask(const hostcuda::detail::Site& site = hostcuda::detail::Site::current()) {
+  return hostcuda::detail::threads_are_fibers ? hostcuda::detail::active_mask(site) : 1;
 }
+
+// The lanes of `mask` whose value has the same bits as the caller's.
+template <hostcuda::detail::Shuffled T>
+inline unsigned __match_any_sync(unsigned mask, T value,
+                                 const hostcuda::detail::Site& site = hostcuda::detail::Site::current()) {
+  unsigned same = 0;
+  for (int other = 0; other < warpSize; ++other) {
+    if ((mask >> other & 1) == 0) continue;
+    const T theirs = hostcuda::detail::shuffle(mask, value, other, site);
+    if (std::memcmp(&theirs, &value, sizeof value) == 0) same |= 1u << other;
+  }
+  return same;
+}
+
+// `mask` where all its lanes bring the same bits, else 0.
+template <hostcuda::detail::Shuffled T>
+inline unsigned __match_all_sync(unsigned mask, T value, int* predicate,
+                                 const hostcuda::detail::Site& site = hostcuda::detail::Site::current()) {
+  const bool all = __all_sync(mask, __match_any_sync(mask, value, site) == mask, site) != 0;
+  *predicate = all;
+  return all ? mask : 0;
+}
+
+namespace hostcuda::detail {
+
+// Combines what the lanes of `mask` bring, in their order.
+template <typename T, typename Combine>
+inline T reduce_lanes(unsigned mask, T value, Combine combine, const Site& site) {
+  T result{};
+  bool first = true;
+  for (int other = 0; other < warpSize; ++other) {
+    if ((mask >> other & 1) == 0) continue;
+    const T theirs = shuffle(mask, value, other, site);
+    result = first ? theirs : combine(result, theirs);
+    first = false;
+  }
+  return result;
+}
+
+}  // namespace hostcuda::detail
+
+#define HOSTCUDA_REDUCE(name, expression)                                                                    \
+  template <typename T>                                                                                      \
+    requires(std::is_same_v<T, int> || std::is_same_v<T, unsigned>)                                          \
+  inline T name(unsigned mask, T value,                                                                      \
+                const hostcuda::detail::Site& site = hostcuda::detail::Site::current()) {                    \
+    return hostcuda::detail::reduce_lanes(mask, value, [](T a, T b) { return expression; }, site);           \
+  }
+
+HOSTCUDA_REDUCE(__reduce_add_sync, a + b)
+HOSTCUDA_REDUCE(__reduce_min_sync, b < a ? b : a)
+HOSTCUDA_REDUCE(__reduce_max_sync, a < b ? b : a)
+HOSTCUDA_REDUCE(__reduce_and_sync, a& b)
+HOSTCUDA_REDUCE(__reduce_or_sync, a | b)
+HOSTCUDA_REDUCE(__reduce_xor_sync, a ^ b)
+
+#undef HOSTCUDA_REDUCE
 
 // Fences between the caller and the device, the block, or everything. Out of line: the thread sanitizer's
 // compilers refuse a fence in instrumented code.

@@ -86,3 +86,28 @@ inline unsigned atomicDec(unsigned* address, unsigned limit) {
   return hostcuda::detail::atomic_update(
       address, [limit](unsigned old) { return old == 0 || old > limit ? limit : old - 1; });
 }
+
+// Atomic for the block, or for host and all devices: on a CPU there is one kind.
+#define HOSTCUDA_SCOPED(name)                                                     \
+  template <typename T, typename... Values>                                       \
+  inline auto name##_block(T* address, Values... values) {                        \
+    return name(address, values...);                                              \
+  }                                                                               \
+  template <typename T, typename... Values>                                       \
+  inline auto name##_system(T* address, Values... values) {                       \
+    return name(address, values...);                                              \
+  }
+
+HOSTCUDA_SCOPED(atomicAdd)
+HOSTCUDA_SCOPED(atomicSub)
+HOSTCUDA_SCOPED(atomicExch)
+HOSTCUDA_SCOPED(atomicCAS)
+HOSTCUDA_SCOPED(atomicMin)
+HOSTCUDA_SCOPED(atomicMax)
+HOSTCUDA_SCOPED(atomicAnd)
+HOSTCUDA_SCOPED(atomicOr)
+HOSTCUDA_SCOPED(atomicXor)
+HOSTCUDA_SCOPED(atomicInc)
+HOSTCUDA_SCOPED(atomicDec)
+
+#undef HOSTCUDA_SCOPED

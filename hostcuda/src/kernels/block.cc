@@ -43,11 +43,15 @@ int next_member(const Positions& positions, int from) {
   return -1;
 }
 
-bool same_site(const detail::Site& a, const detail::Site& b) {
-  return a.line() == b.line() && a.column() == b.column() && std::string_view(a.file_name()) == b.file_name();
+}  // namespace
+
+bool Block::is_runnable(int thread) const {
+  return (runnable_[static_cast<size_t>(position_[thread]) / 64] >> (position_[thread] % 64) & 1) != 0;
 }
 
-}  // namespace
+bool Block::same_site(const detail::Site& a, const detail::Site& b) {
+  return a.line() == b.line() && a.column() == b.column() && std::string_view(a.file_name()) == b.file_name();
+}
 
 Block* running_block() {
   return current_block;
@@ -125,7 +129,7 @@ cudaError_t Block::run() {
   }
   for (int thread = 0; thread < count_; thread += kWarpLanes) {
     const int lanes = std::min(kWarpLanes, count_ - thread);
-    warps_[thread / kWarpLanes] = {lanes == kWarpLanes ? ~0u : (1u << lanes) - 1, 0};
+    warps_[thread / kWarpLanes] = {lanes == kWarpLanes ? ~0u : (1u << lanes) - 1, 0, 0};
   }
   live_ = count_;
   at_barrier_ = {};
@@ -213,6 +217,7 @@ void Block::exit_thread() {
     const int thread = current_ / kWarpLanes * kWarpLanes + std::countr_zero(rest);
     if (threads_[thread].wait == Wait::warp) complete_warp(current_ / kWarpLanes, threads_[thread].mask);
   }
+  complete_convergence(current_ / kWarpLanes);
 }
 
 int Block::next_thread() {
@@ -247,9 +252,10 @@ void Block::go_on_with(int thread) {
 void Block::suspend() {
   const int thread = current_;
   clear(runnable_, position_[thread]);
+  complete_convergence(thread / kWarpLanes);
   const int next = next_thread();
   if (next < 0) abandon_deadlock();
-  go_on_with(next);
+  if (next != thread) go_on_with(next);
   threadIdx = index_[thread];
 }
 
@@ -367,8 +373,8 @@ int lane() {
   return current_block == nullptr ? 0 : current_block->lane();
 }
 
-unsigned active_mask() {
-  return 1u << lane();
+unsigned active_mask(const Site& site) {
+  return current_block->converge(site);
 }
 
 }  // namespace detail

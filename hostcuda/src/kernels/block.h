@@ -36,6 +36,7 @@ class Block {
   int barrier(detail::BarrierResult result, bool predicate, const detail::Site& site);
   uint64_t warp_rendezvous(detail::WarpOperation operation, unsigned mask, uint64_t value, int source,
                            const detail::Site& site);
+  unsigned converge(const detail::Site& site);
   int lane() const { return current_ % kWarpLanes; }
 
   // Reports a fault of the running thread and gives the kernel up.
@@ -49,7 +50,7 @@ class Block {
   const Fiber& running_fiber() const { return *running_; }
 
  private:
-  enum class Wait : uint8_t { none, barrier, warp };
+  enum class Wait : uint8_t { none, barrier, warp, convergence };
 
   struct alignas(64) Thread {
     Fiber* fiber;       // null before the thread's start
@@ -66,6 +67,7 @@ class Block {
   struct Warp {
     unsigned live;     // lanes that exist and have not exited
     unsigned waiting;  // lanes that wait in a warp operation
+    unsigned converging;  // lanes that wait for the others to come or to be unable to
   };
 
   // A set of threads, by their position in the order of running.
@@ -81,8 +83,11 @@ class Block {
   Fiber& fiber_to_start(int thread);
   void release_barrier();
   bool complete_warp(int warp, unsigned mask);
+  void complete_convergence(int warp);
   void finish_shuffle(int warp, unsigned lanes);
   void mark_runnable(int thread);
+  bool is_runnable(int thread) const;
+  static bool same_site(const detail::Site& a, const detail::Site& b);
   void choose_order();
   void choose_fibers();
   [[noreturn]] void abandon_divergence(const detail::Site& site);

@@ -8,6 +8,8 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
+#include <string>
 
 #include "hostcuda/src/kernels/block.h"
 #include "hostcuda/src/runtime/api.h"
@@ -37,6 +39,9 @@ void configure(const Configuration& configuration) {
 }
 
 void launch(Kernel& kernel, std::function<void()> thread) {
+  if (operation_of_this_thread() != nullptr)
+    throw std::runtime_error(std::string("launches kernel ") + kernel.name +
+                             " from device code: dynamic parallelism is not there, launch it from the host");
   if (!waiting) {
     std::fprintf(stderr, "hostcuda: kernel %s was called as a function: launch it with %s<<<grid, block>>>(...)\n",
                  kernel.name, kernel.name);

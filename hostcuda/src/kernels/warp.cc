@@ -94,6 +94,36 @@ bool Block::complete_warp(int warp_index, unsigned mask) {
   return true;
 }
 
+// The lanes that are at one place together are those that come there before all others of the warp have ended or wait for
+// something else.
+unsigned Block::converge(const detail::Site& site) {
+  Thread& self = threads_[current_];
+  self.wait = Wait::convergence;
+  self.site = site;
+  warps_[current_ / kWarpLanes].converging |= 1u << lane();
+  suspend();
+  return self.mask;
+}
+
+// To be called when a thread of the warp has stopped: if none can run, those that wait at one place go on together.
+void Block::complete_convergence(int warp_index) {
+  Warp& warp = warps_[warp_index];
+  if (warp.converging == 0) return;
+  const int base = warp_index * kWarpLanes;
+  for (int thread = base; thread < std::min(base + kWarpLanes, count_); ++thread)
+    if (is_runnable(thread)) return;
+  const detail::Site site = threads_[base + std::countr_zero(warp.converging)].site;
+  unsigned together = 0;
+  for (unsigned rest = warp.converging; rest != 0; rest &= rest - 1)
+    if (same_site(threads_[base + std::countr_zero(rest)].site, site)) together |= rest & -rest;
+  warp.converging &= ~together;
+  for (unsigned rest = together; rest != 0; rest &= rest - 1) {
+    const int thread = base + std::countr_zero(rest);
+    threads_[thread].mask = together;
+    mark_runnable(thread);
+  }
+}
+
 void Block::finish_shuffle(int warp_index, unsigned lanes) {
   const int base = warp_index * kWarpLanes;
   for (unsigned rest = lanes; rest != 0; rest &= rest - 1) {

@@ -11,7 +11,7 @@
 namespace {
 
 std::atomic<unsigned> device_flags{cudaDeviceScheduleAuto};
-std::array<std::atomic<size_t>, 3> limits{1024, 1 << 20, 8 << 20};  // CUDA's defaults
+std::array<std::atomic<size_t>, 7> limits{1024, 1 << 20, 8 << 20, 2, 2048, 64, 0};  // CUDA's defaults
 
 }  // namespace
 
@@ -79,6 +79,17 @@ cudaError_t cudaChooseDevice(int* device, const cudaDeviceProp* wanted) {
     *device = 0;
     return cudaSuccess;
   });
+}
+
+cudaError_t cudaStreamSetAttribute(cudaStream_t stream, cudaStreamAttrID, const cudaStreamAttrValue* value) {
+  return device_call([&] {
+    if (find_stream(stream) == nullptr) return cudaErrorInvalidResourceHandle;
+    return value == nullptr ? cudaErrorInvalidValue : cudaSuccess;
+  });
+}
+
+cudaError_t cudaCtxResetPersistingL2Cache() {
+  return device_call([] { return cudaSuccess; });
 }
 
 // Programs call it at their end. What they have not freed goes with the process.
