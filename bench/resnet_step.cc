@@ -94,13 +94,13 @@ void measure(const Options& options) {
 int main(int argc, char** argv) {
   Options options;
   CLI::App app("Images/s of ResNet-18's training steps, as one JSON line");
-  app.add_option("--batch-size", options.batch_size, "images a step")
+  app.add_option("--batch-size", options.batch_size, "images per step")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   app.add_option("--blocks", options.blocks, "blocks of steps, whose median counts")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  app.add_option("--steps", options.steps, "steps a block")
+  app.add_option("--steps", options.steps, "steps per block")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   app.add_option("--warm-up", options.warm_up, "steps before the first block")

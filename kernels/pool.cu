@@ -201,7 +201,7 @@ bool is_tiled_by_2(const Pool2dShape& s) {
 
 constexpr int kPoolThreads = 128;
 
-// Launches with a row a block on a GPU, with rows of some thousand values per block on the CPU.
+// Launches with one row per block on a GPU, with rows of some thousand values per block on the CPU.
 template <typename Kernels, typename... Arguments>
 void launch_rows(Kernels kernels, const Pool2dShape& shape, int64_t rows, int64_t row_size,
                  LaunchStream stream, Arguments... arguments) {

@@ -68,7 +68,7 @@ void Report::totals(const Totals& totals) {
   if (!quiet_) {
     fmt::print(
         "{} steps, {} images in {}: {:.0f} images/s, {:.1f}% of it in allreduce\n"
-        "at most {:.1f} MiB of memory a device\n",
+        "at most {:.1f} MiB of memory per device\n",
         totals.steps, totals.images, format_seconds(totals.seconds), totals.images_per_second,
         100 * totals.allreduce_share, static_cast<double>(totals.peak_memory_bytes) / (1 << 20));
     fmt::print("test accuracy {:.4f}\nweights sha256 {}\n", totals.test_accuracy, totals.weights_sha256);

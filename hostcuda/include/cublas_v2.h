@@ -3,6 +3,8 @@
 // column-major; every product is enqueued on the handle's stream and computed by oneDNN.
 #pragma once
 
+#define CUBLAS_API_H_  // which common helper headers ask for
+
 #include <cuda_runtime.h>
 #include <library_types.h>
 

@@ -44,6 +44,10 @@ struct alignas(2) __half {
 
 struct alignas(4) __half2 {
   __half x, y;
+  friend __half2 operator+(__half2 a, __half2 b) { return {a.x + b.x, a.y + b.y}; }
+  friend __half2 operator-(__half2 a, __half2 b) { return {a.x - b.x, a.y - b.y}; }
+  friend __half2 operator*(__half2 a, __half2 b) { return {a.x * b.x, a.y * b.y}; }
+  friend __half2 operator/(__half2 a, __half2 b) { return {a.x / b.x, a.y / b.y}; }
 };
 
 using half = __half;
@@ -158,13 +162,13 @@ inline float __high2float(__half2 a) {
   return a.y;
 }
 inline __half2 __hadd2(__half2 a, __half2 b) {
-  return {a.x + b.x, a.y + b.y};
+  return a + b;
 }
 inline __half2 __hsub2(__half2 a, __half2 b) {
-  return {a.x - b.x, a.y - b.y};
+  return a - b;
 }
 inline __half2 __hmul2(__half2 a, __half2 b) {
-  return {a.x * b.x, a.y * b.y};
+  return a * b;
 }
 inline __half2 __hfma2(__half2 a, __half2 b, __half2 c) {
   return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)};

@@ -61,7 +61,7 @@ inline float inverse_of(int64_t n) {
 
 inline void check_rows(int64_t rows) {
   if (rows == 1)
-    throw Error("batch_norm: one value a channel has no variance: train with more rows or larger images");
+    throw Error("batch_norm: one value per channel has no variance: train with more rows or larger images");
 }
 
 // What follows from a channel's mean and its sum of squared distances from it, over at least two rows.

@@ -113,7 +113,7 @@ TEST_F(TrainingOptions, TheRateIsReportedAndLowAtTheEndOfEveryRun) {
       if (line.contains("learning_rate")) result.push_back(line.at("learning_rate"));
     return result;
   };
-  for (const char* batch : {"50", "16", "1"})  // three steps an epoch, ten, 150
+  for (const char* batch : {"50", "16", "1"})  // three steps per epoch, ten, 150
     for (const size_t epochs : {1, 2, 3, 7}) {
       const std::vector<double> all = rates({"--epochs", std::to_string(epochs), "--batch-size", batch});
       ASSERT_EQ(all.size(), epochs);

@@ -73,7 +73,7 @@ class ABatchThatLeavesOneImage : public TrainResNet18 {
   }
   static std::string refusal(const std::string& what, const std::string& ways) {
     return "train_resnet18: " + what +
-           " a single one: batch_norm: one value a channel has no variance: train with more rows or larger "
+           " a single one: batch_norm: one value per channel has no variance: train with more rows or larger "
            "images: use " +
            ways + "\n";
   }

@@ -270,12 +270,12 @@ Shape after_the_last_stage(nn::ResNetStem stem, int64_t rows, const Device& devi
 }
 
 // 7x7 with stride 2, then pooling with stride 2: made for 224 x 224 pixels. Of 28 x 28 one position is left,
-// and a replica with one row has one value a channel, which has no variance.
+// and a replica with one row has one value per channel, which has no variance.
 TEST_F(Article, TheStemForImageNetLeavesOnePositionOfAnImageOf28Pixels) {
   const NoGrad no_grad;
   EXPECT_EQ(after_the_last_stage(nn::ResNetStem::imagenet, 2, devices_[0]), (Shape{2, 1, 1, 512}));
   EXPECT_EQ(error_of([&] { after_the_last_stage(nn::ResNetStem::imagenet, 1, devices_[0]); }),
-            "batch_norm: one value a channel has no variance: train with more rows or larger images");
+            "batch_norm: one value per channel has no variance: train with more rows or larger images");
   EXPECT_EQ(after_the_last_stage(nn::ResNetStem::small, 1, devices_[0]), (Shape{1, 4, 4, 512}));
 }
 

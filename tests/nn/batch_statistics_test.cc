@@ -146,7 +146,7 @@ TEST(BatchNormOverReplicas, OfOneValueAChannelIsRefused) {
   BatchNorm2d norm(2, device);
   norm.set_group(std::make_shared<MeetingGroup>(std::make_shared<Meeting>(1), 0));
   EXPECT_EQ(error_of([&] { norm.forward(Tensor::zeros({1, 1, 1, 2}, device)); }),
-            "batch_norm: one value a channel has no variance: train with more rows or larger images");
+            "batch_norm: one value per channel has no variance: train with more rows or larger images");
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ TEST(BatchNorm2d, SaysWhatDoesNotFit) {
             }),
             "batch_norm: [2, 2, 2, 3] cannot be added to [2, 4, 4, 3]");
   EXPECT_EQ(error_of([&] { norm.forward(Tensor::zeros({1, 1, 1, 3}, device())); }),
-            "batch_norm: one value a channel has no variance: train with more rows or larger images");
+            "batch_norm: one value per channel has no variance: train with more rows or larger images");
   norm.eval();
   EXPECT_EQ(norm.forward(Tensor::zeros({1, 1, 1, 3}, device())).shape(), (Shape{1, 1, 1, 3}));
 }

@@ -222,3 +222,42 @@ inline float __int2float_rn(int x) {
 inline float __uint2float_rn(unsigned x) {
   return static_cast<float>(x);
 }
+
+inline unsigned umin(unsigned a, unsigned b) {
+  return min(a, b);
+}
+inline unsigned umax(unsigned a, unsigned b) {
+  return max(a, b);
+}
+inline int __mul24(int a, int b) {
+  return a * b;
+}
+inline unsigned __umul24(unsigned a, unsigned b) {
+  return a * b;
+}
+inline int __mulhi(int a, int b) {
+  return static_cast<int>((static_cast<int64_t>(a) * b) >> 32);
+}
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+  return static_cast<unsigned long long>((static_cast<unsigned __int128>(a) * b) >> 64);
+}
+inline unsigned __usad(unsigned a, unsigned b, unsigned c) {
+  return (a > b ? a - b : b - a) + c;
+}
+inline unsigned __sad(int a, int b, unsigned c) {
+  return static_cast<unsigned>(a > b ? a - b : b - a) + c;
+}
+
+// The bytes of y:x (x's are 0 to 3, y's 4 to 7) that the four digits of the selector name.
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+  const uint64_t bytes = static_cast<uint64_t>(y) << 32 | x;
+  unsigned result = 0;
+  for (int i = 0; i < 4; ++i) result |= static_cast<unsigned>(bytes >> (selector >> (4 * i) & 7) * 8 & 0xff) << (8 * i);
+  return result;
+}
+inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
+  return static_cast<unsigned>((static_cast<uint64_t>(high) << 32 | low) << (shift & 31) >> 32);
+}
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
+  return static_cast<unsigned>((static_cast<uint64_t>(high) << 32 | low) >> (shift & 31));
+}

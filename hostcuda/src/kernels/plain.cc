@@ -148,8 +148,16 @@ cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** a
                           arguments);
 }
 
+// All blocks must be there at once: as many as the multiprocessors hold.
 cudaError_t cudaLaunchCooperativeKernel(const void* kernel, dim3 grid, dim3 block, void** arguments,
                                         size_t shared_bytes, cudaStream_t stream) {
+  int processors = 0;
+  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, this_thread().device);
+  const uint64_t threads = uint64_t{block.x} * block.y * block.z;
+  const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
+  if (threads >= 1 && threads <= 1024 &&
+      blocks > static_cast<uint64_t>(processors * plain::resident_blocks(static_cast<int>(threads), shared_bytes)))
+    return device_call([] { return cudaErrorCooperativeLaunchTooLarge; });
   return plain::launch_at(kernel,
                           {Configuration::Purpose::launch,
                            {"cudaLaunchCooperativeKernel", 0, "cudaLaunchCooperativeKernel"},

@@ -15,7 +15,7 @@ enum class PeerAccess {
 struct Config {
   int devices = 1;                         // HOSTCUDA_DEVICES
   int threads = 1;                         // HOSTCUDA_THREADS: workers a device
-  size_t memory = 0;                       // HOSTCUDA_MEMORY: bytes a device
+  size_t memory = 0;                       // HOSTCUDA_MEMORY: bytes per device
   double timeout = 300;                    // HOSTCUDA_TIMEOUT: seconds a host thread waits at most
   PeerAccess peer = PeerAccess::possible;  // HOSTCUDA_PEER
   bool checked = false;                    // HOSTCUDA_CHECK
