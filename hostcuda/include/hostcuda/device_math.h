@@ -229,18 +229,6 @@ inline unsigned umin(unsigned a, unsigned b) {
 inline unsigned umax(unsigned a, unsigned b) {
   return max(a, b);
 }
-inline int __mul24(int a, int b) {
-  return a * b;
-}
-inline unsigned __umul24(unsigned a, unsigned b) {
-  return a * b;
-}
-inline int __mulhi(int a, int b) {
-  return static_cast<int>((static_cast<int64_t>(a) * b) >> 32);
-}
-inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
-  return static_cast<unsigned long long>((static_cast<unsigned __int128>(a) * b) >> 64);
-}
 inline unsigned __usad(unsigned a, unsigned b, unsigned c) {
   return (a > b ? a - b : b - a) + c;
 }

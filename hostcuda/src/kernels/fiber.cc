@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <new>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -15,6 +16,8 @@ namespace hostcuda {
 namespace {
 
 constexpr size_t kStackBytes = kThreadSanitizer || kAddressSanitizer ? size_t{256} << 10 : size_t{64} << 10;
+
+constexpr size_t kColours = 32, kColourBytes = 128;
 
 size_t guard_bytes() {
   static const size_t bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -43,6 +46,9 @@ Fiber::Fiber(void (*body)(void*), void* argument) : body_(body), argument_(argum
   mprotect(mapping_, guard_bytes(), PROT_NONE);
   stack_bottom_ = mapping_ + guard_bytes();
   stack_bytes_ = kStackBytes;
+  // The stacks of a block's threads begin at different places of their pages: a cache keeps few lines of one place.
+  static std::atomic<size_t> made{0};
+  colour_ = made.fetch_add(1, std::memory_order_relaxed) % kColours * kColourBytes;
   restart();
 }
 
@@ -63,8 +69,8 @@ void Fiber::restart() {
   if (sanitizer_fiber_ != nullptr) __tsan_destroy_fiber(sanitizer_fiber_);
   sanitizer_fiber_ = __tsan_create_fiber(0);
 #endif
-  std::byte* top = mapping_ + guard_bytes() + kStackBytes;
-  context_ = boost::context::detail::make_fcontext(top, kStackBytes, start);
+  std::byte* top = mapping_ + guard_bytes() + kStackBytes - colour_;
+  context_ = boost::context::detail::make_fcontext(top, kStackBytes - colour_, start);
 }
 
 bool Fiber::guards(const void* address) const {
