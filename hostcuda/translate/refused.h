@@ -10,4 +10,7 @@ namespace hostcuda::translate {
 // token that follows it.
 std::string why_refused(std::string_view name, std::string_view after);
 
+// The same of a header, by the name that it is included by or by its path.
+std::string why_header_refused(std::string_view path);
+
 }  // namespace hostcuda::translate

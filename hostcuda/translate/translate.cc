@@ -22,6 +22,7 @@ class Translator {
       : source_(cut(text)), tokens_(source_.tokens), before_(tokens_.size()), after_(tokens_.size()), drop_(tokens_.size()) {}
 
   std::string run() {
+    refuse_headers();
     find_scopes();
     find_kernels();
     for (size_t i = 0; i < tokens_.size(); ++i) {
@@ -100,6 +101,24 @@ class Translator {
   }
 
   void refuse(size_t i, const std::string& message) { refusals_ += where(i) + ": " + message + "\n"; }
+
+  // A header of NVIDIA's own that is on this machine would be found, and not compile.
+  void refuse_headers() {
+    std::set<int> seen;
+    size_t from = kNone;  // the last token of another file
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      if (is_blank(i)) continue;
+      const int file = tokens_[i].file;
+      if (seen.insert(file).second) {
+        const std::string message = why_header_refused(source_.files[file]);
+        if (!message.empty()) {
+          refuse(from == kNone ? i : from, message);
+          throw Refused(refusals_);
+        }
+      }
+      from = i;
+    }
+  }
 
   // in_namespace_[i]: whether token i stands in namespaces alone, that is, outside of functions and classes.
   void find_scopes() {

@@ -11,9 +11,9 @@ expect() {
   shift
   cat >program.cu
   { bash "$root/hostcuda/compile" "$build" program.cu -o program && ./program; } >said 2>&1 || status=$?
-  if ((status != wanted)); then echo "status $status, wanted $wanted:"; cat program.cu said; failures=1; fi
+  if ((status != wanted)); then echo "status $status, wanted $wanted:"; cat program.cu; head -n 12 said; failures=1; fi
   for text in "$@"; do
-    grep -qF -e "$text" said || { echo "not said: $text"; cat program.cu said; failures=1; }
+    grep -qF -e "$text" said || { echo "not said: $text"; cat program.cu; head -n 12 said; failures=1; }
   done
 }
 
@@ -30,10 +30,10 @@ __global__ void k(int* x) {
 }
 int main() {}
 END
-expect 1 'thrust/device_vector.h' 'no Thrust' <<'END'
+expect 1 '`thrust/device_vector.h`: Thrust' <<'END'
 #include <thrust/device_vector.h>
 END
-expect 1 'curand_kernel.h' 'no cuRAND' <<'END'
+expect 1 'cuRAND is not there' <<'END'
 #include <curand_kernel.h>
 END
 # An ordinary mistake keeps its place.

@@ -147,9 +147,19 @@ TEST(TranslateRefused, NamesWhatIsNotThereAndWhatToDo) {
 }
 
 TEST(TranslateRefused, LeavesOtherNamesAlone) {
-  for (const char* source : {"float texture = 1;", "int cubic, thrust;", "cudaMemcpy(a, b, c, d);", "int cufft_size;",
+  for (const char* source : {"float texture = 1;", "int cubic, thrust;", "cudaMemcpy(a, b, c, d);", "int cufftsize;",
                              "cublasHandle_t h;", "void cuMember();"})
     EXPECT_EQ(refusal_of(source), "") << source;
+}
+
+TEST(TranslateRefused, AHeaderOfWhatIsNotThereIsNamedWhereItIsIncluded) {
+  const std::string text = "# 1 \"file.cu\"\nint x;\n# 1 \"/usr/include/curand_kernel.h\" 1 3\nint y;\n# 3 \"file.cu\" 2\n";
+  try {
+    translate(text);
+    FAIL() << "not refused";
+  } catch (const Refused& refused) {
+    EXPECT_EQ(std::string(refused.what()).find("file.cu:1: `curand_kernel.h`: cuRAND is not there"), 0u) << refused.what();
+  }
 }
 
 TEST(TranslateRefused, IsNothingInSystemHeaders) {

@@ -14,8 +14,8 @@ template <Toward kToward, typename T>
 T rounded(T nearest, T missing) {
   if (!std::isfinite(nearest) || missing == 0) return nearest;
   const bool down = kToward == Toward::down || (kToward == Toward::zero && nearest > 0);
-  if (down) return missing < 0 ? std::nextafter(nearest, -HUGE_VAL) : nearest;
-  return missing > 0 ? std::nextafter(nearest, HUGE_VAL) : nearest;
+  if (down) return missing < 0 ? std::nextafter(nearest, static_cast<T>(-HUGE_VAL)) : nearest;
+  return missing > 0 ? std::nextafter(nearest, static_cast<T>(HUGE_VAL)) : nearest;
 }
 
 template <Toward kToward, typename T>
