@@ -76,10 +76,16 @@ Config read_config() {
       static_cast<PeerAccess>(read_word("HOSTCUDA_PEER", {"1", "0", "broken"},
                                         "1, 0 (no peer access) or broken (copies deliver zeros)", problem));
   config.checked = read_word("HOSTCUDA_CHECK", {"0", "1"}, "0 or 1", problem) == 1;
+  if (const char* file = std::getenv("HOSTCUDA_PROFILE"); file != nullptr) config.profile = file;
+  read_number<uint64_t>("HOSTCUDA_PROFILE_BLOCKS", 0, uint64_t{1} << 40, "a number of blocks, or 0 for all",
+                        config.profile_blocks, problem);
+  config.profile_table =
+      read_word("HOSTCUDA_PROFILE_TABLE", {"0", "1"}, "0 or 1", problem) == 1 || config.profile == "-";
 #if defined(__SANITIZE_THREAD__)
   config.threads = 1;  // races are told from the order of streams, not from timing; see race.h
 #endif
-  if (config.checked) config.threads = 1;  // operations run one at a time
+  if (config.checked) config.threads = 1;           // operations run one at a time
+  if (!config.profile.empty()) config.threads = 1;  // the blocks of a launch are looked at in their order
   return config;
 }
 

@@ -1,0 +1,46 @@
+// Whoever watches a kernel's threads while they run: the profile (src/profile) is the only one. The executor and
+// the block tell it what happens; what each thread reads and writes it learns from the compiler's callbacks.
+// Programs whose device code was compiled without these link no observer at all.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include <hostcuda/launch.h>
+
+namespace hostcuda {
+
+class Block;
+
+class KernelObserver {
+ public:
+  KernelObserver() = default;
+  virtual ~KernelObserver() = default;
+  KernelObserver(const KernelObserver&) = delete;
+  KernelObserver& operator=(const KernelObserver&) = delete;
+
+  // Around a launch, on the worker that runs its blocks. Dynamic shared memory starts at `shared`.
+  virtual void begin_launch(const KernelLaunch& launch, const std::byte* shared) = 0;
+  virtual void end_launch() = 0;
+
+  // Around a block; begin_block says whether it is watched. What follows is told of watched blocks alone.
+  virtual bool begin_block(Block& block, uint64_t index) = 0;
+  virtual void end_block() = 0;
+
+  // All threads that live have come to a barrier.
+  virtual void barrier() = 0;
+  // The lanes `lanes` of a warp have met in a shuffle, a vote or a __syncwarp.
+  virtual void warp_met(int warp, unsigned lanes) = 0;
+  // A thread has executed a __threadfence.
+  virtual void fence() = 0;
+};
+
+// What observes the kernels that the calling thread runs; null where nobody does.
+KernelObserver* kernel_observer();
+
+// Called before main by an observer that is linked in: makes the one of a worker thread.
+void register_observer(KernelObserver* (*of_this_thread)());
+
+}  // namespace hostcuda
