@@ -5,8 +5,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 
 #include "hostcuda/src/kernels/observer.h"
+#include "hostcuda/src/profile/profile.h"
 #include "hostcuda/src/profile/recorder.h"
 
 using hostcuda::profile::Access;
@@ -17,6 +19,8 @@ namespace {
 
 const bool registered = [] {
   hostcuda::register_observer(hostcuda::profile::recorder_of_this_thread);
+  if (const char* file = std::getenv("HOSTCUDA_PROFILE"); file != nullptr && *file != '\0')
+    hostcuda::profile::write_profile_at_exit();
   return true;
 }();
 

@@ -1,5 +1,7 @@
 #include "hostcuda/src/profile/profile.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -10,8 +12,17 @@ namespace hostcuda::profile {
 
 namespace {
 
+// At exit, so the status can only be changed by leaving at once.
+[[noreturn]] void fail(const std::string& text) {
+  std::fprintf(stderr, "hostcuda: %s\n", text.c_str());
+  std::fflush(nullptr);
+  _exit(1);
+}
+
 void write_profile() {
+  if (!config().problem.empty()) return;  // every CUDA call has failed with it
   const Summary summary = summarise(results());
+  if (summary.kernels.empty()) fail("there is nothing to profile (HOSTCUDA_PROFILE): no kernel was launched");
   if (config().profile_table) {
     print_table(summary, stderr);
     print_listing(summary, stderr);
@@ -22,18 +33,14 @@ void write_profile() {
   const std::string text = to_json(summary);
   const bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if (!written || std::fclose(file) != 0)
-    std::fprintf(stderr, "hostcuda: cannot write the profile to '%s' (HOSTCUDA_PROFILE): %s\n", path.c_str(),
-                 std::strerror(errno));
+    fail("cannot write the profile to '" + path + "' (HOSTCUDA_PROFILE): " + std::strerror(errno));
 }
 
 }  // namespace
 
 void write_profile_at_exit() {
-  static const bool asked = [] {
-    std::atexit(write_profile);
-    return true;
-  }();
-  (void)asked;
+  std::atexit(write_profile);
 }
+
 
 }  // namespace hostcuda::profile

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <memory>
 
-#include "hostcuda/src/profile/profile.h"
 #include "hostcuda/src/profile/source_lines.h"
 #include "hostcuda/src/runtime/config.h"
 #include "hostcuda/src/runtime/memory.h"
@@ -406,7 +405,6 @@ void Recorder::give_up(const Access& access, const std::string& fault, const std
 
 KernelObserver* recorder_of_this_thread() {
   if (config().profile.empty()) return nullptr;
-  write_profile_at_exit();
   thread_local const std::unique_ptr<Recorder> recorder = std::make_unique<Recorder>();
   return recorder.get();
 }

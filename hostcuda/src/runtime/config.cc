@@ -11,6 +11,10 @@
 #include <string_view>
 #include <thread>
 
+// Defined where device code has calls before its loads and stores: by src/profile/callbacks.cc, or, in the thread
+// sanitizer's build, by its runtime.
+extern "C" void __tsan_init() __attribute__((weak));
+
 namespace hostcuda {
 namespace {
 
@@ -51,6 +55,15 @@ std::string problem_with_address_space() {
          " kB of address space: allow it " + std::to_string(kLeastKilobytes) + " or more (ulimit -v)";
 }
 
+std::string problem_with_profile() {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  return "HOSTCUDA_PROFILE is set in a sanitizer's build: profile a build without";
+#endif
+  if (__tsan_init != nullptr) return "";
+  return "HOSTCUDA_PROFILE is set, but the kernels have no calls that tell of their loads and stores: compile "
+         "them with -O1 -g -fsanitize=thread -fno-tree-sra, or use ./lab profile";
+}
+
 Config read_config() {
   Config config;
   std::string& problem = config.problem;
@@ -77,6 +90,7 @@ Config read_config() {
                                         "1, 0 (no peer access) or broken (copies deliver zeros)", problem));
   config.checked = read_word("HOSTCUDA_CHECK", {"0", "1"}, "0 or 1", problem) == 1;
   if (const char* file = std::getenv("HOSTCUDA_PROFILE"); file != nullptr) config.profile = file;
+  if (!config.profile.empty() && problem.empty()) problem = problem_with_profile();
   read_number<uint64_t>("HOSTCUDA_PROFILE_BLOCKS", 0, uint64_t{1} << 40, "a number of blocks, or 0 for all",
                         config.profile_blocks, problem);
   config.profile_table =
