@@ -39,8 +39,8 @@ struct LaunchStream {
 };
 
 // Whether element and block kernels that this host thread launches run at their GPU block size, as fibers on
-// a CPU: always in checked mode, while profiled, and where a test compares the two forms of a kernel. A GPU has but this
-// form.
+// a CPU: always in checked mode, while profiled, and where a test compares the two forms of a kernel. A GPU
+// has but this form.
 #ifdef __CUDACC__
 inline thread_local bool at_gpu_block_size = true;
 #else

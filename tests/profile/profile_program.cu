@@ -1,5 +1,5 @@
-// A program whose kernels' costs and faults are known, for profile_test.cc: its argument names the kernel that runs.
-// The words in brackets mark the lines that the tests look for.
+// A program whose kernels' costs and faults are known, for profile_test.cc: its argument names the kernel
+// that runs. The words in brackets mark the lines that the tests look for.
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -30,7 +30,7 @@ __global__ void transpose_tiled(const float* in, float* out, int n) {
   __shared__ float tile[kTile][kPitch];
   const int x = blockIdx.x * kTile + threadIdx.x, y = blockIdx.y * kTile + threadIdx.y;
   for (int i = 0; i < kTile; i += blockDim.y) {
-    const float value = in[(y + i) * n + x];    // [tiled load]
+    const float value = in[(y + i) * n + x];     // [tiled load]
     tile[threadIdx.y + i][threadIdx.x] = value;  // [tile store]
   }
   __syncthreads();
@@ -95,7 +95,7 @@ __global__ void product_naive(const float* a, const float* b, float* c, int n) {
   const int row = blockIdx.y * blockDim.y + threadIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
   float sum = 0;
   for (int k = 0; k < n; ++k)
-    sum += a[row * n + k] *  // [product a]
+    sum += a[row * n + k] *    // [product a]
            b[k * n + column];  // [product b]
   c[row * n + column] = sum;
 }
@@ -178,7 +178,7 @@ __global__ void histogram(const float* in, int* bins) {
 
 // An atomic operation and an ordinary one on the same word.
 __global__ void atomic_and_plain(int* count) {
-  if (threadIdx.x == 0) *count = 7;       // [plain]
+  if (threadIdx.x == 0) *count = 7;            // [plain]
   if (threadIdx.x == 64) atomicAdd(count, 1);  // [atomic]
 }
 
@@ -258,9 +258,8 @@ int main(int, char** arguments) {
   run("reduce_sequential", [&] { launch(reduce_sequential, dim3(kN), dim3(kN), 0, stream, a, b); });
   run("reduce_shuffles", [&] { launch(reduce_shuffles, dim3(kN), dim3(kN), 0, stream, a, b); });
   run("product_naive", [&] { launch(product_naive, tiles, dim3(32, 32), 0, stream, a, b, c, kN); });
-  run("product_vectorised", [&] {
-    launch(product_vectorised, dim3(kN / 128, kN / 8), dim3(32, 8), 0, stream, a, b, c, kN);
-  });
+  run("product_vectorised",
+      [&] { launch(product_vectorised, dim3(kN / 128, kN / 8), dim3(32, 8), 0, stream, a, b, c, kN); });
   run("reverse", [&] { launch(reverse<true>, dim3(8), dim3(kN), 0, stream, a, b); });
   run("reverse_race", [&] { launch(reverse<false>, dim3(8), dim3(kN), 0, stream, a, b); });
   run("shift_rounds", [&] { launch(shift_rounds<true>, dim3(1), dim3(kN), kN * 4, stream, a, b); });

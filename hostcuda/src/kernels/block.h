@@ -30,8 +30,8 @@ class Block {
   // Before the blocks of a launch: its shape, and in checked mode the order in which its threads run.
   void prepare(const KernelLaunch& launch);
 
-  // Runs all threads of the block that blockIdx names, before the eyes of `observer` (null: nobody's). An error
-  // means that the kernel was abandoned.
+  // Runs all threads of the block that blockIdx names, before the eyes of `observer` (null: nobody's). An
+  // error means that the kernel was abandoned.
   cudaError_t run(KernelObserver* observer = nullptr);
 
   // Called by the threads, through the functions of device.h.

@@ -48,6 +48,7 @@ class SharedMemory {
   ~SharedMemory() { munmap(begin_, kSharedBytes + page_); }
 
   void resize(size_t bytes) { bytes_ = (bytes + 15) / 16 * 16; }
+  SharedBounds bounds() const { return {data(), begin_, begin_ + kSharedBytes + page_}; }
   std::byte* data() const { return begin_ + kSharedBytes - bytes_; }
 
   // Fills it, and the static variables, with NaN, so that a value shows that no thread of the block has
@@ -129,8 +130,8 @@ KernelObserver* (*observer_of_this_thread)() = nullptr;
 // A launch before the eyes of an observer, where there is one.
 class Observed {
  public:
-  Observed(KernelObserver* observer, const KernelLaunch& launch) : observer_(observer) {
-    if (observer_ != nullptr) observer_->begin_launch(launch, shared_memory().data());
+  Observed(KernelObserver* observer, const KernelLaunch& launch, uint64_t first_block) : observer_(observer) {
+    if (observer_ != nullptr) observer_->begin_launch(launch, first_block, shared_memory().bounds());
   }
   ~Observed() {
     if (observer_ != nullptr) observer_->end_launch();
@@ -171,7 +172,7 @@ cudaError_t run_blocks(const KernelLaunch& launch, uint64_t first_block, uint64_
 
   thread_local Block block;
   block.prepare(launch);
-  const Observed observed(observer, launch);
+  const Observed observed(observer, launch, first_block);
   const uint64_t count = last_block - first_block;
   const uint64_t checks = (count + kMemoryChecks - 1) / kMemoryChecks;  // blocks from one to the next
   if (checked) prepare_thread_for_faults();

@@ -1,6 +1,6 @@
-// Whoever watches a kernel's threads while they run: the profile (src/profile) is the only one. The executor and
-// the block tell it what happens; what each thread reads and writes it learns from the compiler's callbacks.
-// Programs whose device code was compiled without these link no observer at all.
+// Whoever watches a kernel's threads while they run: the profile (src/profile) is the only one. The executor
+// and the block tell it what happens; what each thread reads and writes it learns from the compiler's
+// callbacks. Programs whose device code was compiled without these link no observer at all.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,6 +14,13 @@ namespace hostcuda {
 
 class Block;
 
+// The dynamic shared memory of a thread's blocks: a launch's lies in what was mapped for it.
+struct SharedBounds {
+  std::byte* begin;
+  std::byte* mapping_begin;
+  std::byte* mapping_end;  // with the page that cannot be touched
+};
+
 class KernelObserver {
  public:
   KernelObserver() = default;
@@ -21,8 +28,8 @@ class KernelObserver {
   KernelObserver(const KernelObserver&) = delete;
   KernelObserver& operator=(const KernelObserver&) = delete;
 
-  // Around a launch, on the worker that runs its blocks. Dynamic shared memory starts at `shared`.
-  virtual void begin_launch(const KernelLaunch& launch, const std::byte* shared) = 0;
+  // Around the blocks from `first_block` on of a launch, on the thread that runs them.
+  virtual void begin_launch(const KernelLaunch& launch, uint64_t first_block, const SharedBounds& shared) = 0;
   virtual void end_launch() = 0;
 
   // Around a block; begin_block says whether it is watched. What follows is told of watched blocks alone.

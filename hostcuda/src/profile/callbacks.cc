@@ -1,7 +1,7 @@
-// The functions that g++ calls from code compiled with -fsanitize=thread, before each load and store and in place of
-// each atomic operation. They stand in for the sanitizer's runtime, which is not linked; the linker takes this file
-// from the library only for a program that was compiled so. Outside of a watched block they do nothing but what is
-// asked for.
+// The functions that g++ calls from code compiled with -fsanitize=thread, before each load and store and in
+// place of each atomic operation. They stand in for the sanitizer's runtime, which is not linked; the linker
+// takes this file from the library only for a program that was compiled so. Outside of a watched block they
+// do nothing but what is asked for.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -27,17 +27,20 @@ const bool registered = [] {
 }  // namespace
 
 // Macros: the address that a function returns to must be asked for in the function itself.
-#define RECORD(address, bytes, kind, writes, counts)                                                     \
-  do {                                                                                                   \
-    if (active_recorder != nullptr) [[unlikely]]                                                         \
-      active_recorder->access(                                                                           \
-          {__builtin_return_address(0), const_cast<const void*>(address), static_cast<unsigned>(bytes),  \
-           kind, writes, counts});                                                                       \
+#define RECORD(address, bytes, kind, writes, counts)                                          \
+  do {                                                                                        \
+    if (active_recorder != nullptr) [[unlikely]]                                              \
+      active_recorder->access({__builtin_return_address(0), const_cast<const void*>(address), \
+                               static_cast<unsigned>(bytes), kind, writes, counts});          \
   } while (false)
 
-#define LOADS_AND_STORES(prefix, bytes)                                                                       \
-  void __tsan_##prefix##read##bytes(void* address) { RECORD(address, bytes, Kind::load, false, true); }      \
-  void __tsan_##prefix##write##bytes(void* address) { RECORD(address, bytes, Kind::store, true, true); }
+#define LOADS_AND_STORES(prefix, bytes)               \
+  void __tsan_##prefix##read##bytes(void* address) {  \
+    RECORD(address, bytes, Kind::load, false, true);  \
+  }                                                   \
+  void __tsan_##prefix##write##bytes(void* address) { \
+    RECORD(address, bytes, Kind::store, true, true);  \
+  }
 
 #define ATOMIC_UPDATE(bits, name)                                                                          \
   uint##bits##_t __tsan_atomic##bits##_fetch_##name(volatile void* address, uint##bits##_t value, int) {   \
@@ -45,38 +48,38 @@ const bool registered = [] {
     return __atomic_fetch_##name(static_cast<volatile uint##bits##_t*>(address), value, __ATOMIC_SEQ_CST); \
   }
 
-#define ATOMICS(bits)                                                                                         \
-  uint##bits##_t __tsan_atomic##bits##_load(const volatile void* address, int) {                              \
-    RECORD(address, bits / 8, Kind::atomic, false, false);                                                    \
-    return __atomic_load_n(static_cast<const volatile uint##bits##_t*>(address), __ATOMIC_SEQ_CST);           \
-  }                                                                                                           \
-  void __tsan_atomic##bits##_store(volatile void* address, uint##bits##_t value, int) {                       \
-    RECORD(address, bits / 8, Kind::atomic, true, true);                                                      \
-    __atomic_store_n(static_cast<volatile uint##bits##_t*>(address), value, __ATOMIC_SEQ_CST);                \
-  }                                                                                                           \
-  uint##bits##_t __tsan_atomic##bits##_exchange(volatile void* address, uint##bits##_t value, int) {          \
-    RECORD(address, bits / 8, Kind::atomic, true, true);                                                      \
-    return __atomic_exchange_n(static_cast<volatile uint##bits##_t*>(address), value, __ATOMIC_SEQ_CST);      \
-  }                                                                                                           \
-  bool __tsan_atomic##bits##_compare_exchange_strong(volatile void* address, void* expected,                  \
-                                                     uint##bits##_t value, int, int) {                        \
-    RECORD(address, bits / 8, Kind::atomic, true, true);                                                      \
-    return __atomic_compare_exchange_n(static_cast<volatile uint##bits##_t*>(address),                        \
-                                       static_cast<uint##bits##_t*>(expected), value, false,                  \
-                                       __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                                   \
-  }                                                                                                           \
-  bool __tsan_atomic##bits##_compare_exchange_weak(volatile void* address, void* expected,                    \
-                                                   uint##bits##_t value, int, int) {                          \
-    RECORD(address, bits / 8, Kind::atomic, true, true);                                                      \
-    return __atomic_compare_exchange_n(static_cast<volatile uint##bits##_t*>(address),                        \
-                                       static_cast<uint##bits##_t*>(expected), value, true, __ATOMIC_SEQ_CST, \
-                                       __ATOMIC_SEQ_CST);                                                     \
-  }                                                                                                           \
-  ATOMIC_UPDATE(bits, add)                                                                                    \
-  ATOMIC_UPDATE(bits, sub)                                                                                    \
-  ATOMIC_UPDATE(bits, and)                                                                                    \
-  ATOMIC_UPDATE(bits, or)                                                                                     \
-  ATOMIC_UPDATE(bits, xor)                                                                                    \
+#define ATOMICS(bits)                                                                                    \
+  uint##bits##_t __tsan_atomic##bits##_load(const volatile void* address, int) {                         \
+    RECORD(address, bits / 8, Kind::atomic, false, false);                                               \
+    return __atomic_load_n(static_cast<const volatile uint##bits##_t*>(address), __ATOMIC_SEQ_CST);      \
+  }                                                                                                      \
+  void __tsan_atomic##bits##_store(volatile void* address, uint##bits##_t value, int) {                  \
+    RECORD(address, bits / 8, Kind::atomic, true, true);                                                 \
+    __atomic_store_n(static_cast<volatile uint##bits##_t*>(address), value, __ATOMIC_SEQ_CST);           \
+  }                                                                                                      \
+  uint##bits##_t __tsan_atomic##bits##_exchange(volatile void* address, uint##bits##_t value, int) {     \
+    RECORD(address, bits / 8, Kind::atomic, true, true);                                                 \
+    return __atomic_exchange_n(static_cast<volatile uint##bits##_t*>(address), value, __ATOMIC_SEQ_CST); \
+  }                                                                                                      \
+  bool __tsan_atomic##bits##_compare_exchange_strong(volatile void* address, void* expected,             \
+                                                     uint##bits##_t value, int, int) {                   \
+    RECORD(address, bits / 8, Kind::atomic, true, true);                                                 \
+    return __atomic_compare_exchange_n(static_cast<volatile uint##bits##_t*>(address),                   \
+                                       static_cast<uint##bits##_t*>(expected), value, false,             \
+                                       __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                              \
+  }                                                                                                      \
+  bool __tsan_atomic##bits##_compare_exchange_weak(volatile void* address, void* expected,               \
+                                                   uint##bits##_t value, int, int) {                     \
+    RECORD(address, bits / 8, Kind::atomic, true, true);                                                 \
+    return __atomic_compare_exchange_n(static_cast<volatile uint##bits##_t*>(address),                   \
+                                       static_cast<uint##bits##_t*>(expected), value, true,              \
+                                       __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                              \
+  }                                                                                                      \
+  ATOMIC_UPDATE(bits, add)                                                                               \
+  ATOMIC_UPDATE(bits, sub)                                                                               \
+  ATOMIC_UPDATE(bits, and)                                                                               \
+  ATOMIC_UPDATE(bits, or)                                                                                \
+  ATOMIC_UPDATE(bits, xor)                                                                               \
   ATOMIC_UPDATE(bits, nand)
 
 extern "C" {

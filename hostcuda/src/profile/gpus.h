@@ -1,5 +1,5 @@
-// What the profile, and whoever estimates times, knows of real GPUs. From the vendor's data sheets and the tuning
-// guides of each architecture.
+// What the profile, and whoever estimates times, knows of real GPUs. From the vendor's data sheets and the
+// tuning guides of each architecture.
 #pragma once
 
 #include <array>

@@ -18,16 +18,11 @@ const char* name_of(Kind kind) {
 }
 
 Json line_json(const LineSummary& line) {
-  Json json{{"file", line.line.file},
-            {"line", line.line.line},
-            {"kind", name_of(line.kind)},
-            {"space", line.space == Space::shared ? "shared" : "global"},
-            {"requests", line.requests},
-            {"lanes_per_request", line.lanes_a_request()},
-            {"bytes_asked", line.bytes_asked},
-            {"width", line.width},
-            {"stride", line.stride},
-            {"longest_chain", line.longest}};
+  Json json{{"file", line.line.file},          {"line", line.line.line},
+            {"kind", name_of(line.kind)},      {"space", line.space == Space::shared ? "shared" : "global"},
+            {"requests", line.requests},       {"lanes_per_request", line.lanes_a_request()},
+            {"bytes_asked", line.bytes_asked}, {"width", line.width},
+            {"stride", line.stride},           {"longest_chain", line.longest}};
   if (line.space == Space::global) {
     json["sectors_per_request"] = line.sectors_a_request();
     json["bytes_moved"] = line.bytes_moved;
@@ -64,6 +59,7 @@ Json kernel_json(const KernelSummary& kernel) {
             {"launched_at", kernel.site},
             {"block", triple(kernel.block.x, kernel.block.y, kernel.block.z)},
             {"dynamic_shared_bytes", kernel.dynamic_shared_bytes},
+            {"static_shared_bytes", kernel.static_shared_bytes},
             {"launches", kernel.launches},
             {"blocks", kernel.blocks},
             {"recorded_blocks", kernel.recorded_blocks},

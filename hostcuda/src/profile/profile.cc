@@ -42,5 +42,4 @@ void write_profile_at_exit() {
   std::atexit(write_profile);
 }
 
-
 }  // namespace hostcuda::profile

@@ -14,6 +14,8 @@ void write_profile_at_exit();
 void print_table(const Summary& summary, std::FILE* out);
 // The sources, with the costs of each line in the margin.
 void print_listing(const Summary& summary, std::FILE* out);
+// "1.2 MB": at most 7 characters.
+std::string bytes_text(double bytes);
 std::string to_json(const Summary& summary);
 
 }  // namespace hostcuda::profile

@@ -19,16 +19,15 @@ constinit thread_local Recorder* active_recorder = nullptr;
 
 namespace {
 
-constexpr unsigned kMostLogged = 8192;        // accesses of a thread that are kept before its warp is counted
+constexpr unsigned kMostLogged = 8192;  // accesses of a thread that are kept before its warp is counted
 constexpr size_t kParameterBytes = 4096 + 64;  // CUDA's limit for a kernel's parameters
-constexpr size_t kSharedBytes = 48 << 10;
 
 uint64_t number(const void* address) {
   return reinterpret_cast<uint64_t>(address);
 }
 
-// The blocks of a grid that are watched: the first and the last, and others evenly between. They come in pairs of
-// neighbours, between which races are likeliest.
+// The blocks of a grid that are watched: the first and the last, and others evenly between. They come in
+// pairs of neighbours, between which races are likeliest.
 std::vector<uint64_t> choose_blocks(uint64_t blocks, uint64_t most) {
   std::vector<uint64_t> chosen;
   if (most == 0 || blocks <= most) most = blocks;
@@ -72,9 +71,9 @@ Recorder::Recorder()
       logged_(Block::kMaxThreads),
       since_barrier_(Block::kMaxThreads) {}
 
-void Recorder::begin_launch(const KernelLaunch& launch, const std::byte* shared) {
+void Recorder::begin_launch(const KernelLaunch& launch, uint64_t first_block, const SharedBounds& shared) {
   launch_ = &launch;
-  recording_ = results().count_launch(launch);
+  recording_ = results().count_launch(launch, first_block == 0);
   if (!recording_) return;
   recorded_ = {};
   recorded_.grid = launch.grid;
@@ -82,14 +81,13 @@ void Recorder::begin_launch(const KernelLaunch& launch, const std::byte* shared)
   remembered_ = {};
   for (auto& logs : logs_) logs.clear();
   block_index_.assign(1, uint3{});
+  static_touched_.assign(static_shared_.size(), false);
   allocations_ = {};
   watched_ = choose_blocks(recorded_.blocks(), config().profile_blocks);
-  std::byte* const begin = const_cast<std::byte*>(shared);
-  dynamic_shared_ = {begin, launch.shared_bytes};
-  std::byte* const end = begin + (launch.shared_bytes + 15) / 16 * 16;
-  shared_mapping_ = {end - kSharedBytes, kSharedBytes + static_cast<size_t>(sysconf(_SC_PAGESIZE))};
-  // A std::function keeps a larger callable on the heap, and the address of that first. It holds a smaller one
-  // itself, which may begin with a pointer to device memory.
+  dynamic_shared_ = {shared.begin, launch.shared_bytes};
+  shared_mapping_ = {shared.mapping_begin, static_cast<size_t>(shared.mapping_end - shared.mapping_begin)};
+  // A std::function keeps a larger callable on the heap, and the address of that first. It holds a smaller
+  // one itself, which may begin with a pointer to device memory.
   std::memcpy(&parameters_, &launch.thread, sizeof parameters_);
   if (describe_address(reinterpret_cast<const void*>(parameters_)).state != AddressInfo::State::unknown)
     parameters_ = 0;
@@ -100,6 +98,8 @@ void Recorder::end_launch() {
   if (!recording_) return;
   for (Instruction& instruction : instructions_)
     if (instruction.counts.requests > 0) recorded_.instructions.push_back(instruction.counts);
+  for (size_t i = 0; i < static_shared_.size(); ++i)
+    if (static_touched_[i]) recorded_.static_shared_bytes += static_shared_[i].bytes;
   recorded_.races_complete = shadow_.complete();
   results().add(*launch_, recorded_);
   recording_ = false;
@@ -127,8 +127,9 @@ void Recorder::end_block() {
   settle_pending_store();
   flush_all();
   for (Instruction& instruction : instructions_)
-    instruction.counts.longest = std::max(
-        instruction.counts.longest, *std::max_element(instruction.in_block.begin(), instruction.in_block.end()));
+    instruction.counts.longest =
+        std::max(instruction.counts.longest,
+                 *std::max_element(instruction.in_block.begin(), instruction.in_block.end()));
   recorded_.longest_global =
       std::max(recorded_.longest_global, *std::max_element(chain_global_.begin(), chain_global_.end()));
   recorded_.longest_shared =
@@ -180,18 +181,23 @@ std::optional<Space> Recorder::space_of(const Access& access) {
     if (offset < allocation.bytes && access.bytes <= allocation.bytes - offset) return Space::global;
   }
   if (thread_storage_.contains(access.address)) {
-    for (const Range& variable : static_shared_)
-      if (variable.contains(access.address)) return Space::shared;
+    for (size_t i = 0; i < static_shared_.size(); ++i) {
+      if (!static_shared_[i].contains(access.address)) continue;
+      static_touched_[i] = true;
+      return Space::shared;
+    }
     return {};
   }
   if (shared_mapping_.contains(access.address)) {
     const uint64_t offset = address - number(dynamic_shared_.begin);
-    if (offset < dynamic_shared_.bytes && access.bytes <= dynamic_shared_.bytes - offset) return Space::shared;
+    if (offset < dynamic_shared_.bytes && access.bytes <= dynamic_shared_.bytes - offset)
+      return Space::shared;
     const auto* const end = dynamic_shared_.begin + dynamic_shared_.bytes;
     const auto* const at = static_cast<const std::byte*>(access.address);
     char where[120];
     if (at < dynamic_shared_.begin)
-      std::snprintf(where, sizeof where, "%td bytes before the start of the %zu bytes of dynamic shared memory",
+      std::snprintf(where, sizeof where,
+                    "%td bytes before the start of the %zu bytes of dynamic shared memory",
                     dynamic_shared_.begin - at, dynamic_shared_.bytes);
     else
       std::snprintf(where, sizeof where, "byte %td past the end of the %zu bytes of dynamic shared memory",
@@ -212,15 +218,14 @@ std::optional<Space> Recorder::space_of_far_memory(const Access& access) {
     }
     info.state = AddressInfo::State::guard;  // it begins inside and ends outside
   }
-  if (address - parameters_ < kParameterBytes ||
-      address - number(&launch_->thread) < sizeof launch_->thread)
+  if (address - parameters_ < kParameterBytes || address - number(&launch_->thread) < sizeof launch_->thread)
     return {};
   if (variables_.contains(access.address)) return Space::global;
   if (info.state == AddressInfo::State::unknown) info = nearest_allocation(access.address);
   char where[160];
   if (info.state == AddressInfo::State::unknown) {
     if (is_mapped(access.address)) {
-      results().add_note({access.pc, kernel_name(launch_->kernel), "memory of the host", 1});
+      results().add_note({access.pc, name_of(*launch_), "memory of the host", 1});
       return {};
     }
     std::snprintf(where, sizeof where, "%p, which is no memory of any device", access.address);
@@ -233,7 +238,8 @@ std::optional<Space> Recorder::space_of_far_memory(const Access& access) {
     std::snprintf(where, sizeof where, "byte %zu of the freed allocation of %zu bytes at %p on %s",
                   static_cast<size_t>(address - base), info.size, info.base, owner);
   else if (address < base)
-    std::snprintf(where, sizeof where, "%zu bytes before the start of the allocation of %zu bytes at %p on %s",
+    std::snprintf(where, sizeof where,
+                  "%zu bytes before the start of the allocation of %zu bytes at %p on %s",
                   static_cast<size_t>(base - address), info.size, info.base, owner);
   else
     std::snprintf(where, sizeof where, "byte %zu past the end of the allocation of %zu bytes at %p on %s",
@@ -248,8 +254,8 @@ unsigned Recorder::instruction_of(const Access& access, Space space) {
       remembered.kind == access.kind)
     return remembered.instruction;
   const auto same = [&](const Instruction& known) {
-    return known.counts.pc == access.pc && known.counts.bytes == access.bytes && known.counts.space == space &&
-           known.counts.kind == access.kind;
+    return known.counts.pc == access.pc && known.counts.bytes == access.bytes &&
+           known.counts.space == space && known.counts.kind == access.kind;
   };
   auto found = std::find_if(instructions_.begin(), instructions_.end(), same);
   if (found == instructions_.end()) {
@@ -260,7 +266,8 @@ unsigned Recorder::instruction_of(const Access& access, Space space) {
     added.counts.bytes = access.bytes;
     found = std::prev(instructions_.end());
   }
-  remembered = {access.pc, access.bytes, space, access.kind, static_cast<unsigned>(found - instructions_.begin())};
+  remembered = {access.pc, access.bytes, space, access.kind,
+                static_cast<unsigned>(found - instructions_.begin())};
   return remembered.instruction;
 }
 
@@ -308,7 +315,8 @@ void Recorder::add_requests(Instruction& instruction, Log& log, int warp) {
     ++counts.requests;
     counts.lanes += count;
     const std::span<const uint64_t> of_lanes(addresses.data(), count);
-    if (count > 1) counts.vote_stride(static_cast<int64_t>(addresses[1] - addresses[0]) / (lanes[1] - lanes[0]));
+    if (count > 1)
+      counts.vote_stride(static_cast<int64_t>(addresses[1] - addresses[0]) / (lanes[1] - lanes[0]));
     if (counts.space == Space::global) {
       counts.sectors += static_cast<uint64_t>(global_request(of_lanes, counts.bytes).sectors);
     } else {
@@ -346,8 +354,8 @@ void Recorder::look_for_races(const Access& access, Space space, unsigned instru
                   race.earlier_thread = block_->thread_index(static_cast<int>(before.thread));
                   race.later_thread = block_->thread_index(thread);
                   race.place = place_of(access.address, space);
-                  // Threads run one after the other, so which came first here says little; what comes first in
-                  // each thread does.
+                  // Threads run one after the other, so which came first here says little; what comes first
+                  // in each thread does.
                   if (order != Order::other_block && other.first_place < one.first_place) {
                     std::swap(race.earlier, race.later);
                     std::swap(race.earlier_kind, race.later_kind);
@@ -399,7 +407,7 @@ void Recorder::give_up(const Access& access, const std::string& fault, const std
   const SourceLine line = SourceLines({access.pc}).of(access.pc);
   const std::string details = "at " + line.text() + ": " + where;
   report_fault(fault, *launch_, blockIdx, &block_->thread_index(), details);
-  results().add_note({access.pc, kernel_name(launch_->kernel), fault + ": " + where, 1});
+  results().add_note({access.pc, name_of(*launch_), fault + ": " + where, 1});
   block_->leave(cudaErrorIllegalAddress);
 }
 

@@ -1,6 +1,6 @@
-// Records what the threads of a worker's blocks read and write. Threads run one after the other up to where they
-// wait, so the accesses of each are kept by instruction until all threads of its warp have come there; then the n-th
-// access of every lane at an instruction is one request, and only sums are kept.
+// Records what the threads of a worker's blocks read and write. Threads run one after the other up to where
+// they wait, so the accesses of each are kept by instruction until all threads of its warp have come there;
+// then the n-th access of every lane at an instruction is one request, and only sums are kept.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ class Recorder : public KernelObserver {
  public:
   Recorder();
 
-  void begin_launch(const KernelLaunch& launch, const std::byte* shared) override;
+  void begin_launch(const KernelLaunch& launch, uint64_t first_block, const SharedBounds& shared) override;
   void end_launch() override;
   bool begin_block(Block& block, uint64_t index) override;
   void end_block() override;
@@ -49,7 +49,7 @@ class Recorder : public KernelObserver {
 
   struct Instruction {
     InstructionCounts counts;
-    unsigned first_place = kNeverSeen;          // the earliest among a thread's accesses since the last barrier
+    unsigned first_place = kNeverSeen;  // the earliest among a thread's accesses since the last barrier
     std::array<uint64_t, kWarps> in_block = {};  // requests of each warp of the block
   };
   struct Log {
@@ -87,6 +87,7 @@ class Recorder : public KernelObserver {
   ShapeProfile recorded_;
 
   std::vector<Range> static_shared_;
+  std::vector<bool> static_touched_;  // in this launch
   Range thread_storage_, variables_, dynamic_shared_, shared_mapping_;
   std::array<Bounds, 8> allocations_{};  // those that were touched last
   unsigned next_allocation_ = 0;

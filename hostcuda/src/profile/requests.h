@@ -12,8 +12,8 @@ enum class Kind : uint8_t { load, store, atomic };
 
 struct Request {
   int sectors = 0;  // distinct ones, of 32 bytes
-  // Shared memory: a request of 4 bytes a lane or fewer is served as a whole, of 8 bytes by half warps, of 16 by
-  // quarters. Each such part takes as many passes as the fullest bank has distinct words.
+  // Shared memory: a request of 4 bytes a lane or fewer is served as a whole, of 8 bytes by half warps, of 16
+  // by quarters. Each such part takes as many passes as the fullest bank has distinct words.
   int passes = 0;
   int parts = 0;
 };

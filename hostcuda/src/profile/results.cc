@@ -1,6 +1,8 @@
 #include "hostcuda/src/profile/results.h"
 
 #include <algorithm>
+#include <cctype>
+#include <unordered_map>
 
 #include "hostcuda/src/runtime/report.h"
 
@@ -12,12 +14,30 @@ namespace {
 constexpr uint64_t kRecordedLaunches = 2;
 
 ShapeKey key_of(const KernelLaunch& launch) {
-  return {launch.kernel,
+  return {name_of(launch),
           launch.site.file,
           launch.site.line,
           {launch.block.x, launch.block.y, launch.block.z},
           {launch.grid.x, launch.grid.y, launch.grid.z},
           launch.shared_bytes};
+}
+
+// "a::b<c::D>" is b<D>.
+std::string without_namespaces(std::string name) {
+  const std::string unnamed = "(anonymous namespace)::";
+  for (size_t at; (at = name.find(unnamed)) != std::string::npos;) name.erase(at, unnamed.size());
+  std::string result;
+  size_t word = 0;  // where the last identifier of `result` begins
+  for (size_t i = 0; i < name.size(); ++i) {
+    if (name.compare(i, 2, "::") == 0 && word < result.size()) {
+      result.resize(word);
+      ++i;
+      continue;
+    }
+    result += name[i];
+    if (std::isalnum(static_cast<unsigned char>(name[i])) == 0 && name[i] != '_') word = result.size();
+  }
+  return result;
 }
 
 }  // namespace
@@ -54,24 +74,27 @@ void ShapeProfile::add_race(const Race& race) {
   races.push_back(race);
 }
 
-bool Results::count_launch(const KernelLaunch& launch) {
+uint64_t ShapeProfile::recorded_launches() const {
+  return std::min(launches, kRecordedLaunches);
+}
+
+bool Results::count_launch(const KernelLaunch& launch, bool first_blocks) {
   const std::lock_guard hold(mutex_);
   ShapeProfile& shape = shapes_[key_of(launch)];
-  if (shape.launches++ == 0) {
-    shape.name = kernel_name(launch.kernel);
-    if (shape.name.empty()) shape.name = "a kernel without a name";
+  if (shape.name.empty()) {
+    shape.name = name_of(launch);
     shape.site = launch.site;
     shape.grid = launch.grid;
     shape.block = launch.block;
     shape.shared_bytes = launch.shared_bytes;
   }
-  return shape.recorded_launches < kRecordedLaunches;
+  if (first_blocks) ++shape.launches;
+  return shape.launches <= kRecordedLaunches;
 }
 
 void Results::add(const KernelLaunch& launch, const ShapeProfile& recorded) {
   const std::lock_guard hold(mutex_);
   ShapeProfile& shape = shapes_[key_of(launch)];
-  ++shape.recorded_launches;
   shape.recorded_blocks += recorded.recorded_blocks;
   shape.longest_global = std::max(shape.longest_global, recorded.longest_global);
   shape.longest_shared = std::max(shape.longest_shared, recorded.longest_shared);
@@ -112,6 +135,14 @@ std::vector<ShapeProfile> Results::shapes() const {
 std::vector<Note> Results::notes() const {
   const std::lock_guard hold(mutex_);
   return notes_;
+}
+
+const std::string& name_of(const KernelLaunch& launch) {
+  thread_local std::unordered_map<const void*, std::string> names;
+  std::string& name = names[launch.kernel];
+  if (name.empty()) name = without_namespaces(kernel_name(launch.kernel));
+  if (name.empty()) name = "a kernel without a name";
+  return name;
 }
 
 Results& results() {

@@ -1,5 +1,5 @@
-// What the profile keeps of all launches: for each kernel and shape, and in it for each instruction, sums over the
-// requests that were recorded; and the races. Recorders add to it, the reports read it at the end.
+// What the profile keeps of all launches: for each kernel and shape, and in it for each instruction, sums
+// over the requests that were recorded; and the races. Recorders add to it, the reports read it at the end.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -30,7 +30,8 @@ struct InstructionCounts {
   uint64_t parts = 0;
   uint64_t most_passes = 0;  // of a part
   uint64_t longest = 0;      // most accesses of one warp in a block
-  // How far the addresses of two neighbouring lanes are apart, most often (a vote: the count of those for it).
+  // How far the addresses of two neighbouring lanes are apart, most often (a vote: the count of those for
+  // it).
   int64_t stride = 0;
   uint64_t stride_votes = 0;
 
@@ -52,7 +53,7 @@ struct Race {
 };
 
 struct ShapeKey {
-  const void* kernel;
+  std::string kernel;
   const char* file;
   int line;
   std::tuple<unsigned, unsigned, unsigned> block, grid;
@@ -67,7 +68,6 @@ struct ShapeProfile {
   dim3 grid, block;
   size_t shared_bytes = 0;
   uint64_t launches = 0;
-  uint64_t recorded_launches = 0;
   uint64_t recorded_blocks = 0;  // of all recorded launches
   std::vector<InstructionCounts> instructions;
   std::vector<Race> races;
@@ -85,6 +85,7 @@ struct ShapeProfile {
                                 : static_cast<double>(launches) * static_cast<double>(blocks()) /
                                       static_cast<double>(recorded_blocks);
   }
+  uint64_t recorded_launches() const;
   void add_race(const Race& race);
 };
 
@@ -98,8 +99,8 @@ struct Note {
 
 class Results {
  public:
-  // Counts the launch; says whether it shall be recorded.
-  bool count_launch(const KernelLaunch& launch);
+  // Counts the launch, for its first blocks; says whether it shall be recorded.
+  bool count_launch(const KernelLaunch& launch, bool first_blocks);
   // Adds what was recorded of one.
   void add(const KernelLaunch& launch, const ShapeProfile& recorded);
   void add_note(Note note);
@@ -114,5 +115,8 @@ class Results {
 };
 
 Results& results();
+
+// The kernel's name without namespaces.
+const std::string& name_of(const KernelLaunch& launch);
 
 }  // namespace hostcuda::profile

@@ -91,8 +91,8 @@ void Shadow::warp_met(int warp, unsigned lanes) {
 }
 
 // What the thread had done, and seen, before its last fence is published with the address; what others have
-// published there is known from now on, to the whole block: its threads that learn of it otherwise than over a
-// barrier are not told apart.
+// published there is known from now on, to the whole block: its threads that learn of it otherwise than over
+// a barrier are not told apart.
 void Shadow::atomic(int thread, uint64_t address) {
   const bool fenced = fenced_[thread] > block_time_;
   if (!fenced && published_.empty()) return;

@@ -1,10 +1,10 @@
 // Races: for each word of memory that a watched block touches, who wrote it last and who has read it since. A
-// thread may touch a word after another one only if something orders the two: a barrier of their block, a warp
-// operation with both in its mask, or, from block to block, __threadfence and an atomic operation on one side and
-// an atomic operation on the same address on the other.
+// thread may touch a word after another one only if something orders the two: a barrier of their block, a
+// warp operation with both in its mask, or, from block to block, __threadfence and an atomic operation on one
+// side and an atomic operation on the same address on the other.
 //
-// Time is the number of accesses so far. Everything that orders is kept as "thread t has seen all that thread u did
-// before time s": for a barrier one s for the block, for a warp 32 a lane, for blocks one a block.
+// Time is the number of accesses so far. Everything that orders is kept as "thread t has seen all that thread
+// u did before time s": for a barrier one s for the block, for a warp 32 a lane, for blocks one a block.
 #pragma once
 
 #include <array>
@@ -45,10 +45,11 @@ class Shadow {
   void atomic(int thread, uint64_t address);
   void all_blocks_met() { grid_time_ = time_; }
 
-  // A thread touches `bytes` bytes from `address`. Calls race(previous, order) for the first race that there is.
+  // A thread touches `bytes` bytes from `address`. Calls race(previous, order) for the first race that there
+  // is.
   template <typename Race>
-  void touch(uint64_t address, unsigned bytes, Space space, Kind kind, bool writes, unsigned instruction, int thread,
-             Race race);
+  void touch(uint64_t address, unsigned bytes, Space space, Kind kind, bool writes, unsigned instruction,
+             int thread, Race race);
 
   uint64_t time() const { return time_; }
   bool complete() const { return complete_; }  // false: there was more memory than can be looked after
@@ -90,8 +91,8 @@ class Shadow {
 };
 
 template <typename Race>
-void Shadow::touch(uint64_t address, unsigned bytes, Space space, Kind kind, bool writes, unsigned instruction,
-                   int thread, Race race) {
+void Shadow::touch(uint64_t address, unsigned bytes, Space space, Kind kind, bool writes,
+                   unsigned instruction, int thread, Race race) {
   ++time_;
   bool raced = false;
   for (const uint64_t end = address + bytes; address < end;) {

@@ -17,7 +17,8 @@ namespace hostcuda::profile {
 namespace {
 
 bool is_users(std::string_view file) {
-  for (const char* part : {"/hostcuda/include/", "/lockstep/hostcuda/", "/include/c++/", "/usr/include/", "/usr/lib/"})
+  for (const char* part :
+       {"/hostcuda/include/", "/lockstep/hostcuda/", "/include/c++/", "/usr/include/", "/usr/lib/"})
     if (file.find(part) != std::string_view::npos) return false;
   return !file.starts_with("?");
 }
@@ -68,7 +69,8 @@ SourceLines::SourceLines(const std::vector<const void*>& instructions) {
   }
   const std::string command =
       "addr2line -a -i -e " + quoted(executable_path()) + " <" + quoted(name) + " 2>/dev/null";
-  if (const std::unique_ptr<FILE, int (*)(FILE*)> answer(popen(command.c_str(), "r"), pclose); answer != nullptr) {
+  if (const std::unique_ptr<FILE, int (*)(FILE*)> answer(popen(command.c_str(), "r"), pclose);
+      answer != nullptr) {
     const void* instruction = nullptr;
     char* text = nullptr;
     size_t capacity = 0;

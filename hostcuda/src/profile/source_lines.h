@@ -1,5 +1,5 @@
-// Which line of the user's source an instruction belongs to, from the debug information (-g): the innermost inlined
-// function that is not of hostcuda's headers or of the standard library.
+// Which line of the user's source an instruction belongs to, from the debug information (-g): the innermost
+// inlined function that is not of hostcuda's headers or of the standard library.
 #pragma once
 
 #include <string>

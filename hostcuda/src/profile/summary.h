@@ -1,4 +1,5 @@
-// The profile as it is shown: per kernel, and in it per source line, with the recorded blocks scaled up to all.
+// The profile as it is shown: per kernel, and in it per source line, with the recorded blocks scaled up to
+// all.
 #pragma once
 
 #include <string>
@@ -48,6 +49,7 @@ struct KernelSummary {
   std::string site;  // file:line of the launch
   dim3 block;
   size_t dynamic_shared_bytes = 0;
+  uint64_t static_shared_bytes = 0;  // of the variables that were touched
   std::vector<ShapeSummary> shapes;  // by their grid; the one that moves most first
   uint64_t launches = 0;
   double blocks = 0;

@@ -17,19 +17,6 @@ constexpr size_t kColumns = 80;
 constexpr size_t kKernels = 10;  // that are shown
 constexpr size_t kLines = 12;    // of a kernel
 
-// "1.25 MB": at most 7 characters.
-std::string bytes_text(double bytes) {
-  const char* const units[] = {"B", "kB", "MB", "GB", "TB"};
-  int unit = 0;
-  while (bytes >= 999.5 && unit < 4) {
-    bytes /= 1000;
-    ++unit;
-  }
-  char text[32];
-  std::snprintf(text, sizeof text, bytes < 9.95 && unit > 0 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
-  return text;
-}
-
 std::string count_text(double count) {
   char text[32];
   if (count < 1e6)
@@ -67,8 +54,8 @@ const Gpu& chosen_gpu() {
 
 void print_launches(const KernelSummary& kernel, std::FILE* out) {
   const ShapeSummary& shape = kernel.shapes.front();
-  std::string text = std::to_string(kernel.launches) + (kernel.launches == 1 ? " launch" : " launches") + " at " +
-                     kernel.site + ", grid " + format_index(shape.grid);
+  std::string text = std::to_string(kernel.launches) + (kernel.launches == 1 ? " launch" : " launches") +
+                     " at " + kernel.site + ", grid " + format_index(shape.grid);
   if (kernel.shapes.size() > 1) text += " and " + std::to_string(kernel.shapes.size() - 1) + " smaller";
   text += ", block " + format_index(kernel.block);
   print_wrapped(out, 2, text);
@@ -79,9 +66,13 @@ void print_launches(const KernelSummary& kernel, std::FILE* out) {
   const double warps = warps_a_block * shape.grid.x * shape.grid.y * shape.grid.z;
   const double held = static_cast<double>(gpu.multiprocessors) * gpu.warps_a_multiprocessor;
   char holds[160];
-  std::snprintf(holds, sizeof holds, "%s warps a launch; one %s holds %.0f at once (%.3g of it).",
-                count_text(warps).c_str(), std::string(gpu.name).c_str(), held, warps / held);
-  print_wrapped(out, 2, holds);
+  std::snprintf(holds, sizeof holds,
+                warps < held ? "%s warps a launch, %.2g %% of what one %s holds at once."
+                             : "%s warps a launch, %.3g times what one %s holds at once.",
+                count_text(warps).c_str(), warps < held ? 100 * warps / held : warps / held,
+                std::string(gpu.name).c_str());
+  const double shared = static_cast<double>(kernel.dynamic_shared_bytes + kernel.static_shared_bytes);
+  print_wrapped(out, 2, holds + (shared > 0 ? " Shared memory: " + bytes_text(shared) + " a block." : ""));
   const double all = kernel.blocks;
   if (kernel.recorded_blocks < all)
     print_wrapped(out, 2,
@@ -96,8 +87,8 @@ void print_kernel(const KernelSummary& kernel, std::FILE* out) {
     print_wrapped(out, 2, "No accesses were recorded.");
     return;
   }
-  std::fprintf(out, "  %-22s %-6s %8s %6s %7s %7s %5s %5s %5s\n", "line", "", "requests", "sect/r", "asked", "moved",
-               "width", "lanes", "bank");
+  std::fprintf(out, "  %-21s %-6s %8s %6s %7s %7s %5s %5s %5s\n", "line", "", "requests", "sect/r", "asked",
+               "moved", "width", "lanes", "bank");
   size_t shown = 0;
   for (const LineSummary& line : kernel.lines) {
     if (shown++ == kLines) {
@@ -105,15 +96,18 @@ void print_kernel(const KernelSummary& kernel, std::FILE* out) {
       break;
     }
     const bool shared = line.space == Space::shared;
-    const char* const kind = line.kind == Kind::atomic ? "atomic" : line.kind == Kind::load ? "load" : "store";
+    const char* const kind = line.kind == Kind::atomic ? "atomic"
+                             : line.kind == Kind::load ? "load"
+                                                       : "store";
     char sectors[16] = "", bank[16] = "";
     if (shared)
-      std::snprintf(bank, sizeof bank, "%.1f", line.conflict());
+      std::snprintf(bank, sizeof bank, " %5.1f", line.conflict());
     else
       std::snprintf(sectors, sizeof sectors, "%.1f", line.sectors_a_request());
-    std::fprintf(out, "  %-22s %-6s %8s %6s %7s %7s %5u %5.1f %5s\n", cut(line.line.text(), 22).c_str(), kind,
+    std::fprintf(out, "  %-21s %-6s %8s %6s %7s %7s %5u %5.1f%s\n", cut(line.line.text(), 21).c_str(), kind,
                  count_text(line.requests).c_str(), sectors, bytes_text(line.bytes_asked).c_str(),
-                 shared ? "shared" : bytes_text(line.bytes_moved).c_str(), line.width, line.lanes_a_request(), bank);
+                 shared ? "shared" : bytes_text(line.bytes_moved).c_str(), line.width, line.lanes_a_request(),
+                 bank);
     if (const std::string wrong = diagnose(line); !wrong.empty()) print_wrapped(out, 6, "^ " + wrong);
   }
   for (const RaceSummary& race : kernel.races)
@@ -121,6 +115,18 @@ void print_kernel(const KernelSummary& kernel, std::FILE* out) {
 }
 
 }  // namespace
+
+std::string bytes_text(double bytes) {
+  const char* const units[] = {"B", "kB", "MB", "GB", "TB"};
+  int unit = 0;
+  while (bytes >= 999.5 && unit < 4) {
+    bytes /= 1000;
+    ++unit;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, bytes < 9.95 && unit > 0 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+  return text;
+}
 
 void print_table(const Summary& summary, std::FILE* out) {
   std::fprintf(out,
@@ -135,10 +141,9 @@ void print_table(const Summary& summary, std::FILE* out) {
     std::fprintf(out, "\nand %zu kernels more that move less; HOSTCUDA_PROFILE=FILE writes all of them.\n",
                  summary.kernels.size() - kKernels);
   for (const NoteSummary& note : summary.notes)
-    print_wrapped(out, 0, note.line.text() + " in " + note.note.kernel + ": " + note.note.text +
-                              (note.note.count > 1 ? " (" + std::to_string(note.note.count) + " times)" : ""));
+    print_wrapped(out, 0,
+                  note.line.text() + " in " + note.note.kernel + ": " + note.note.text +
+                      (note.note.count > 1 ? " (" + std::to_string(note.note.count) + " times)" : ""));
 }
-
-void print_listing(const Summary&, std::FILE*) {}
 
 }  // namespace hostcuda::profile

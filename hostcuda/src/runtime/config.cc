@@ -11,8 +11,8 @@
 #include <string_view>
 #include <thread>
 
-// Defined where device code has calls before its loads and stores: by src/profile/callbacks.cc, or, in the thread
-// sanitizer's build, by its runtime.
+// Defined where device code has calls before its loads and stores: by src/profile/callbacks.cc, or, in the
+// thread sanitizer's build, by its runtime.
 extern "C" void __tsan_init() __attribute__((weak));
 
 namespace hostcuda {
@@ -60,7 +60,8 @@ std::string problem_with_profile() {
   return "HOSTCUDA_PROFILE is set in a sanitizer's build: profile a build without";
 #endif
   if (__tsan_init != nullptr) return "";
-  return "HOSTCUDA_PROFILE is set, but the kernels have no calls that tell of their loads and stores: compile "
+  return "HOSTCUDA_PROFILE is set, but the kernels have no calls that tell of their loads and stores: "
+         "compile "
          "them with -O1 -g -fsanitize=thread -fno-tree-sra, or use ./lab profile";
 }
 

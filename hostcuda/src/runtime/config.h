@@ -20,10 +20,10 @@ struct Config {
   double timeout = 300;                    // HOSTCUDA_TIMEOUT: seconds a host thread waits at most
   PeerAccess peer = PeerAccess::possible;  // HOSTCUDA_PEER
   bool checked = false;                    // HOSTCUDA_CHECK
-  std::string profile;         // HOSTCUDA_PROFILE: the file to write; "-": a table alone; empty: no profile
+  std::string profile;           // HOSTCUDA_PROFILE: the file to write; "-": a table alone; empty: no profile
   uint64_t profile_blocks = 32;  // HOSTCUDA_PROFILE_BLOCKS: blocks of a grid that are recorded; 0: all
   bool profile_table = false;    // HOSTCUDA_PROFILE_TABLE
-  std::string problem;  // what is wrong with the environment, in one line; empty where nothing is
+  std::string problem;           // what is wrong with the environment, in one line; empty where nothing is
 };
 
 const Config& config();

@@ -52,8 +52,8 @@ size_t page_size() {
   return bytes;
 }
 
-// What lies between two allocations. As a rule nothing is added: the address sanitizer sees overruns. The profile
-// looks at addresses, and a little too far must not be another allocation.
+// What lies between two allocations. As a rule nothing is added: the address sanitizer sees overruns. The
+// profile looks at addresses, and a little too far must not be another allocation.
 size_t gap() {
   return config().profile.empty() ? 0 : kNearby;
 }
