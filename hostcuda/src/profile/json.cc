@@ -2,6 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "hostcuda/src/profile/profile.h"
+#include "hostcuda/src/runtime/config.h"
+#include "hostcuda/src/runtime/gpus.h"
 
 namespace hostcuda::profile {
 
@@ -83,7 +85,7 @@ Json kernel_json(const KernelSummary& kernel) {
 }  // namespace
 
 std::string to_json(const Summary& summary) {
-  Json json{{"profile", 1}, {"kernels", Json::array()}, {"notes", Json::array()}};
+  Json json{{"profile", 1}, {"gpu", kGpus[static_cast<size_t>(config().profile_gpu)].name}, {"kernels", Json::array()}, {"notes", Json::array()}};
   for (const KernelSummary& kernel : summary.kernels) json["kernels"].push_back(kernel_json(kernel));
   for (const NoteSummary& note : summary.notes)
     json["notes"].push_back({{"file", note.line.file},

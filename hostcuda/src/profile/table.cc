@@ -1,12 +1,12 @@
 // The profile as tables of 80 columns.
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
-#include "hostcuda/src/profile/gpus.h"
 #include "hostcuda/src/profile/profile.h"
+#include "hostcuda/src/runtime/config.h"
+#include "hostcuda/src/runtime/gpus.h"
 #include "hostcuda/src/runtime/report.h"
 
 namespace hostcuda::profile {
@@ -45,13 +45,6 @@ void print_wrapped(std::FILE* out, size_t indent, std::string text) {
   }
 }
 
-const Gpu& chosen_gpu() {
-  const char* const asked = std::getenv("HOSTCUDA_PROFILE_GPU");
-  for (const Gpu& gpu : kGpus)
-    if (asked != nullptr && gpu.key == asked) return gpu;
-  return kGpus[0];
-}
-
 void print_launches(const KernelSummary& kernel, std::FILE* out) {
   const ShapeSummary& shape = kernel.shapes.front();
   std::string text = std::to_string(kernel.launches) + (kernel.launches == 1 ? " launch" : " launches") +
@@ -60,7 +53,7 @@ void print_launches(const KernelSummary& kernel, std::FILE* out) {
   text += ", block " + format_index(kernel.block);
   print_wrapped(out, 2, text);
 
-  const Gpu& gpu = chosen_gpu();
+  const GpuFigures& gpu = kGpus[static_cast<size_t>(config().profile_gpu)];
   const double threads = static_cast<double>(kernel.block.x) * kernel.block.y * kernel.block.z;
   const double warps_a_block = static_cast<double>((static_cast<uint64_t>(threads) + 31) / 32);
   const double warps = warps_a_block * shape.grid.x * shape.grid.y * shape.grid.z;

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <thread>
 
+#include "hostcuda/src/runtime/gpus.h"
+
 // Defined where device code has calls before its loads and stores: by src/profile/callbacks.cc, or, in the
 // thread sanitizer's build, by its runtime.
 extern "C" void __tsan_init() __attribute__((weak));
@@ -55,6 +57,19 @@ std::string problem_with_address_space() {
          " kB of address space: allow it " + std::to_string(kLeastKilobytes) + " or more (ulimit -v)";
 }
 
+// The GPU that a profile is compared to, by its place in kGpus.
+int read_gpu(std::string& problem) {
+  const char* const text = std::getenv("HOSTCUDA_PROFILE_GPU");
+  if (text == nullptr) return 0;
+  std::string known;
+  for (size_t i = 0; i < kGpus.size(); ++i) {
+    if (kGpus[i].key == text) return static_cast<int>(i);
+    known += (i == 0 ? "" : i + 1 == kGpus.size() ? " or " : ", ") + std::string(kGpus[i].key);
+  }
+  if (problem.empty()) problem = "HOSTCUDA_PROFILE_GPU is '" + std::string(text) + "': use " + known;
+  return 0;
+}
+
 std::string problem_with_profile() {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   return "HOSTCUDA_PROFILE is set in a sanitizer's build: profile a build without";
@@ -94,6 +109,7 @@ Config read_config() {
   if (!config.profile.empty() && problem.empty()) problem = problem_with_profile();
   read_number<uint64_t>("HOSTCUDA_PROFILE_BLOCKS", 0, uint64_t{1} << 40, "a number of blocks, or 0 for all",
                         config.profile_blocks, problem);
+  config.profile_gpu = read_gpu(problem);
   config.profile_table =
       read_word("HOSTCUDA_PROFILE_TABLE", {"0", "1"}, "0 or 1", problem) == 1 || config.profile == "-";
 #if defined(__SANITIZE_THREAD__)

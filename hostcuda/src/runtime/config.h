@@ -22,6 +22,7 @@ struct Config {
   bool checked = false;                    // HOSTCUDA_CHECK
   std::string profile;           // HOSTCUDA_PROFILE: the file to write; "-": a table alone; empty: no profile
   uint64_t profile_blocks = 32;  // HOSTCUDA_PROFILE_BLOCKS: blocks of a grid that are recorded; 0: all
+  int profile_gpu = 0;           // HOSTCUDA_PROFILE_GPU: in kGpus
   bool profile_table = false;    // HOSTCUDA_PROFILE_TABLE
   std::string problem;           // what is wrong with the environment, in one line; empty where nothing is
 };

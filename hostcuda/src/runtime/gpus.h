@@ -5,9 +5,9 @@
 #include <array>
 #include <string_view>
 
-namespace hostcuda::profile {
+namespace hostcuda {
 
-struct Gpu {
+struct GpuFigures {
   std::string_view key;   // as a user writes it
   std::string_view name;  // as it is printed
   int multiprocessors;
@@ -17,7 +17,7 @@ struct Gpu {
   double bandwidth;             // bytes a second
 };
 
-inline constexpr std::array<Gpu, 6> kGpus = {{
+inline constexpr std::array<GpuFigures, 6> kGpus = {{
     {"h200", "H200", 132, 64, 32, 228, 4.8e12},
     {"h100", "H100 SXM", 132, 64, 32, 228, 3.35e12},
     {"a100", "A100", 108, 64, 32, 164, 2.039e12},
@@ -26,4 +26,4 @@ inline constexpr std::array<Gpu, 6> kGpus = {{
     {"t4", "T4", 40, 32, 16, 64, 320e9},
 }};
 
-}  // namespace hostcuda::profile
+}  // namespace hostcuda
