@@ -25,6 +25,10 @@ Json line_json(const LineSummary& line) {
             {"requests", line.requests},       {"lanes_per_request", line.lanes_a_request()},
             {"bytes_asked", line.bytes_asked}, {"width", line.width},
             {"stride", line.stride},           {"longest_chain", line.longest}};
+  if (!line.line.caller_file.empty()) {
+    json["caller_file"] = line.line.caller_file;
+    json["caller_line"] = line.line.caller_line;
+  }
   if (line.space == Space::global) {
     json["sectors_per_request"] = line.sectors_a_request();
     json["bytes_moved"] = line.bytes_moved;
@@ -85,7 +89,10 @@ Json kernel_json(const KernelSummary& kernel) {
 }  // namespace
 
 std::string to_json(const Summary& summary) {
-  Json json{{"profile", 1}, {"gpu", kGpus[static_cast<size_t>(config().profile_gpu)].name}, {"kernels", Json::array()}, {"notes", Json::array()}};
+  Json json{{"profile", 1},
+            {"gpu", kGpus[static_cast<size_t>(config().profile_gpu)].name},
+            {"kernels", Json::array()},
+            {"notes", Json::array()}};
   for (const KernelSummary& kernel : summary.kernels) json["kernels"].push_back(kernel_json(kernel));
   for (const NoteSummary& note : summary.notes)
     json["notes"].push_back({{"file", note.line.file},

@@ -38,17 +38,36 @@ std::string quoted(const std::string& text) {
 }
 
 // "/place/build/../kernels/sgd.cu:12 (discriminator 3)"
-SourceLine parse(const std::string& text) {
+void parse(const std::string& text, std::string& file, int& line) {
   const size_t colon = text.rfind(':', text.find(" (discriminator"));
-  if (colon == std::string::npos) return {};
-  const std::filesystem::path path(text.substr(0, colon));
-  return {path.lexically_normal().string(), std::atoi(text.c_str() + colon + 1)};
+  if (colon == std::string::npos) return;
+  file = std::filesystem::path(text.substr(0, colon)).lexically_normal().string();
+  line = std::atoi(text.c_str() + colon + 1);
+}
+
+// The places of an instruction come the innermost first.
+void add_place(const std::string& place, SourceLine& line) {
+  if (line.file.empty()) {
+    parse(place, line.file, line.line);
+  } else if (line.caller_file.empty()) {
+    parse(place, line.caller_file, line.caller_line);
+    if (line.caller_file == line.file) line.caller_file.clear();
+    if (line.caller_file.empty()) line.caller_line = 0;
+  }
+}
+
+std::string place_text(const std::string& file, int line) {
+  return file.empty() ? "an unknown line" : file_name(file.c_str()) + ":" + std::to_string(line);
 }
 
 }  // namespace
 
 std::string SourceLine::text() const {
-  return file.empty() ? "an unknown line" : file_name(file.c_str()) + ":" + std::to_string(line);
+  return place_text(file, line);
+}
+
+std::string SourceLine::caller_text() const {
+  return place_text(caller_file, caller_line);
 }
 
 SourceLines::SourceLines(const std::vector<const void*>& instructions) {
@@ -74,7 +93,7 @@ SourceLines::SourceLines(const std::vector<const void*>& instructions) {
     const void* instruction = nullptr;
     char* text = nullptr;
     size_t capacity = 0;
-    // An address, then its places, the innermost first.
+    // An address, then its places.
     while (getline(&text, &capacity, answer.get()) > 0) {
       std::string place(text);
       place.resize(place.find_last_not_of('\n') + 1);
@@ -82,7 +101,7 @@ SourceLines::SourceLines(const std::vector<const void*>& instructions) {
         const auto found = by_offset.find(std::strtoull(text, nullptr, 16));
         instruction = found == by_offset.end() ? nullptr : found->second;
       } else if (instruction != nullptr && is_users(place)) {
-        lines_.try_emplace(instruction, parse(place));
+        add_place(place, lines_[instruction]);
       }
     }
     std::free(text);

@@ -11,9 +11,12 @@ namespace hostcuda::profile {
 struct SourceLine {
   std::string file;  // the whole path; empty: not known
   int line = 0;
+  std::string caller_file;  // where that was inlined, if that is another file; else empty
+  int caller_line = 0;
   auto operator<=>(const SourceLine&) const = default;
   // "transpose.cu:12"
   std::string text() const;
+  std::string caller_text() const;
 };
 
 class SourceLines {

@@ -101,6 +101,7 @@ void print_kernel(const KernelSummary& kernel, std::FILE* out) {
                  count_text(line.requests).c_str(), sectors, bytes_text(line.bytes_asked).c_str(),
                  shared ? "shared" : bytes_text(line.bytes_moved).c_str(), line.width, line.lanes_a_request(),
                  bank);
+    if (!line.line.caller_file.empty()) print_wrapped(out, 6, "for " + line.line.caller_text());
     if (const std::string wrong = diagnose(line); !wrong.empty()) print_wrapped(out, 6, "^ " + wrong);
   }
   for (const RaceSummary& race : kernel.races)
