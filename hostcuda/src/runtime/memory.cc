@@ -203,8 +203,12 @@ AddressInfo nearest_allocation(const void* address) {
   const auto after = all.allocations.upper_bound(at);
   const auto found = [](const auto& entry) {
     const auto& [base, allocation] = entry;
-    return AddressInfo{AddressInfo::State::guard, allocation.device, reinterpret_cast<const void*>(base),
-                       allocation.size};
+    AddressInfo info;
+    info.state = AddressInfo::State::guard;
+    info.device = allocation.device;
+    info.base = reinterpret_cast<const void*>(base);
+    info.size = allocation.size;
+    return info;
   };
   if (after != all.allocations.begin()) {
     const auto before = std::prev(after);
