@@ -158,10 +158,7 @@ void Recorder::fence() {
 }
 
 void Recorder::access(const Access& access) {
-  if (block_->running_fiber().contains(access.address)) {
-    ++recorded_.local_accesses;
-    return;
-  }
+  if (block_->running_fiber().contains(access.address)) return;  // the thread's own variable
   settle_pending_store();
   const std::optional<Space> space = space_of(access);
   if (!space) return;

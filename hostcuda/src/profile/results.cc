@@ -99,7 +99,6 @@ void Results::add(const KernelLaunch& launch, const ShapeProfile& recorded) {
   shape.longest_global = std::max(shape.longest_global, recorded.longest_global);
   shape.longest_shared = std::max(shape.longest_shared, recorded.longest_shared);
   shape.static_shared_bytes = std::max(shape.static_shared_bytes, recorded.static_shared_bytes);
-  shape.local_accesses += recorded.local_accesses;
   shape.races_complete = shape.races_complete && recorded.races_complete;
   for (const InstructionCounts& counts : recorded.instructions) {
     const auto same = [&](const InstructionCounts& known) {

@@ -74,7 +74,6 @@ struct ShapeProfile {
   uint64_t longest_global = 0;  // most accesses of a warp to global memory, one after the other
   uint64_t longest_shared = 0;
   uint64_t static_shared_bytes = 0;  // of the variables that were touched
-  uint64_t local_accesses = 0;       // to the threads' own variables, which are left out
   bool races_complete = true;
 
   uint64_t blocks() const { return uint64_t{grid.x} * grid.y * grid.z; }

@@ -43,7 +43,6 @@ class Shadow {
   void warp_met(int warp, unsigned lanes);
   void fence(int thread) { fenced_[thread] = time_ + 1; }
   void atomic(int thread, uint64_t address);
-  void all_blocks_met() { grid_time_ = time_; }
 
   // A thread touches `bytes` bytes from `address`. Calls race(previous, order) for the first race that there
   // is.
@@ -80,9 +79,9 @@ class Shadow {
 
   uint64_t time_ = 1;
   unsigned block_ = 0;
-  uint64_t block_time_ = 0;    // when it started
-  uint64_t barrier_time_ = 0;  // of its last barrier
-  uint64_t grid_time_ = 0;
+  uint64_t block_time_ = 0;                     // when it started
+  uint64_t barrier_time_ = 0;                   // of its last barrier
+  uint64_t launch_time_ = 0;                    // when the launch started
   std::vector<std::array<uint64_t, 32>> seen_;  // [thread][lane of its warp]
   std::vector<uint64_t> fenced_;                // [thread]
   // What an atomic operation on an address, and the running block, have seen of each block.

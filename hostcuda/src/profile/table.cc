@@ -66,6 +66,12 @@ void print_launches(const KernelSummary& kernel, std::FILE* out) {
                 std::string(gpu.name).c_str());
   const double shared = static_cast<double>(kernel.dynamic_shared_bytes + kernel.static_shared_bytes);
   print_wrapped(out, 2, holds + (shared > 0 ? " Shared memory: " + bytes_text(shared) + " a block." : ""));
+  const auto chain = [&](uint64_t count, const char* where) {
+    return std::to_string(count) + (count == 1 ? " access to " : " accesses to ") + where;
+  };
+  std::string longest = "Longest chain of a thread: " + chain(kernel.longest_global, "global memory");
+  if (kernel.longest_shared > 0) longest += ", " + chain(kernel.longest_shared, "shared memory");
+  print_wrapped(out, 2, longest + ".");
   const double all = kernel.blocks;
   if (kernel.recorded_blocks < all)
     print_wrapped(out, 2,
