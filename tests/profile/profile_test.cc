@@ -257,6 +257,19 @@ TEST(Profile, PrintsEightyColumns) {
   }
 }
 
+TEST(Profile, ShowsTheRegistersThatNvccHasTold) {
+  const std::string file = testing::TempDir() + "/registers_" + std::to_string(getpid());
+  std::ofstream(file)
+      << "ptxas info    : Compiling entry function '_ZN12_GLOBAL__N_115transpose_naiveEPKfPfi' for 'sm_80'\n"
+         "ptxas info    : Function properties for _ZN12_GLOBAL__N_115transpose_naiveEPKfPfi\n"
+         "    24 bytes stack frame, 16 bytes spill stores, 20 bytes spill loads\n"
+         "ptxas info    : Used 12 registers, used 1 barriers, 368 bytes cmem[0]\n";
+  const Outcome outcome = run("transpose_naive", "HOSTCUDA_PROFILE_REGISTERS=" + file);
+  EXPECT_EQ(outcome.kernel["registers"], 12);
+  EXPECT_EQ(outcome.kernel["spill_bytes"], 36);
+  std::remove(file.c_str());
+}
+
 TEST(Profile, SaysWhereThereIsNothingToProfile) {
   const Outcome outcome = run("nothing");
   EXPECT_EQ(outcome.exit_code, 1);

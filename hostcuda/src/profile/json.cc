@@ -65,6 +65,8 @@ Json kernel_json(const KernelSummary& kernel) {
             {"launched_at", kernel.site},
             {"block", triple(kernel.block.x, kernel.block.y, kernel.block.z)},
             {"dynamic_shared_bytes", kernel.dynamic_shared_bytes},
+            {"registers", kernel.registers.count},
+            {"spill_bytes", kernel.registers.spill_bytes},
             {"static_shared_bytes", kernel.static_shared_bytes},
             {"launches", kernel.launches},
             {"blocks", kernel.blocks},

@@ -21,7 +21,7 @@ namespace {
 
 void write_profile() {
   if (!config().problem.empty()) return;  // every CUDA call has failed with it
-  const Summary summary = summarise(results());
+  const Summary summary = summarise(results(), read_registers(config().profile_registers));
   if (summary.kernels.empty()) fail("there is nothing to profile (HOSTCUDA_PROFILE): no kernel was launched");
   if (config().profile_table) {
     print_table(summary, stderr);

@@ -22,7 +22,8 @@ ShapeKey key_of(const KernelLaunch& launch) {
           launch.shared_bytes};
 }
 
-// "a::b<c::D>" is b<D>.
+}  // namespace
+
 std::string without_namespaces(std::string name) {
   const std::string unnamed = "(anonymous namespace)::";
   for (size_t at; (at = name.find(unnamed)) != std::string::npos;) name.erase(at, unnamed.size());
@@ -39,8 +40,6 @@ std::string without_namespaces(std::string name) {
   }
   return result;
 }
-
-}  // namespace
 
 void InstructionCounts::vote_stride(int64_t other, uint64_t votes) {
   if (stride == other) {

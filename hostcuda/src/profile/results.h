@@ -115,6 +115,9 @@ class Results {
 
 Results& results();
 
+// "a::b<c::D>" is b<D>.
+std::string without_namespaces(std::string name);
+
 // The kernel's name without namespaces.
 const std::string& name_of(const KernelLaunch& launch);
 

@@ -21,7 +21,6 @@ void Shadow::begin_launch() {
   complete_ = true;
   block_ = 0;
   published_.clear();
-  launch_time_ = time_;
 }
 
 void Shadow::begin_block() {
@@ -56,7 +55,7 @@ Shadow::Word* Shadow::word(uint64_t address) {
 Order Shadow::unordered(const Touch& before, Space space, int thread) const {
   const auto other = static_cast<int>(before.thread);
   if (before.block != block_) {
-    if (space == Space::shared || before.time <= launch_time_) return Order::none;
+    if (space == Space::shared) return Order::none;
     const auto known = known_.find(static_cast<unsigned>(before.block));
     return known != known_.end() && before.time < known->second ? Order::none : Order::other_block;
   }

@@ -81,7 +81,6 @@ class Shadow {
   unsigned block_ = 0;
   uint64_t block_time_ = 0;                     // when it started
   uint64_t barrier_time_ = 0;                   // of its last barrier
-  uint64_t launch_time_ = 0;                    // when the launch started
   std::vector<std::array<uint64_t, 32>> seen_;  // [thread][lane of its warp]
   std::vector<uint64_t> fenced_;                // [thread]
   // What an atomic operation on an address, and the running block, have seen of each block.

@@ -88,7 +88,7 @@ const char* past(Kind kind) {
 
 }  // namespace
 
-Summary summarise(const Results& results) {
+Summary summarise(const Results& results, const std::map<std::string, Registers>& registers) {
   const std::vector<ShapeProfile> shapes = results.shapes();
   const std::vector<Note> notes = results.notes();
   const SourceLines lines(instructions_of(shapes, notes));
@@ -97,6 +97,8 @@ Summary summarise(const Results& results) {
     const std::string site = file_name(shape.site.file) + ":" + std::to_string(shape.site.line);
     KernelSummary& kernel = kernels[{shape.name, site, shape.block.x, shape.block.y, shape.block.z}];
     kernel.name = shape.name;
+    if (const auto known = registers.find(shape.name); known != registers.end())
+      kernel.registers = known->second;
     kernel.site = site;
     kernel.block = shape.block;
     kernel.dynamic_shared_bytes = std::max(kernel.dynamic_shared_bytes, shape.shared_bytes);

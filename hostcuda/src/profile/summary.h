@@ -2,9 +2,11 @@
 // all.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
+#include "hostcuda/src/profile/registers.h"
 #include "hostcuda/src/profile/results.h"
 #include "hostcuda/src/profile/source_lines.h"
 
@@ -51,6 +53,7 @@ struct KernelSummary {
   size_t dynamic_shared_bytes = 0;
   uint64_t static_shared_bytes = 0;  // of the variables that were touched
   std::vector<ShapeSummary> shapes;  // by their grid; the one that moves most first
+  Registers registers;               // 0 where nobody has told
   uint64_t launches = 0;
   double blocks = 0;
   double recorded_blocks = 0;
@@ -72,7 +75,8 @@ struct Summary {
   std::vector<NoteSummary> notes;
 };
 
-Summary summarise(const Results& results);
+// `registers` are of kernels by their names.
+Summary summarise(const Results& results, const std::map<std::string, Registers>& registers);
 
 // What is wrong with a line, in a sentence or two; empty where nothing is.
 std::string diagnose(const LineSummary& line);

@@ -66,6 +66,13 @@ void print_launches(const KernelSummary& kernel, std::FILE* out) {
                 std::string(gpu.name).c_str());
   const double shared = static_cast<double>(kernel.dynamic_shared_bytes + kernel.static_shared_bytes);
   print_wrapped(out, 2, holds + (shared > 0 ? " Shared memory: " + bytes_text(shared) + " a block." : ""));
+  if (kernel.registers.count > 0) {
+    std::string registers = "nvcc takes " + std::to_string(kernel.registers.count) + " registers a thread";
+    if (kernel.registers.spill_bytes > 0)
+      registers +=
+          " and moves " + std::to_string(kernel.registers.spill_bytes) + " bytes out of and into them";
+    print_wrapped(out, 2, registers + ".");
+  }
   const auto chain = [&](uint64_t count, const char* where) {
     return std::to_string(count) + (count == 1 ? " access to " : " accesses to ") + where;
   };

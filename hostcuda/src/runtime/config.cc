@@ -110,6 +110,8 @@ Config read_config() {
   read_number<uint64_t>("HOSTCUDA_PROFILE_BLOCKS", 0, uint64_t{1} << 40, "a number of blocks, or 0 for all",
                         config.profile_blocks, problem);
   config.profile_gpu = read_gpu(problem);
+  if (const char* file = std::getenv("HOSTCUDA_PROFILE_REGISTERS"); file != nullptr)
+    config.profile_registers = file;
   config.profile_table =
       read_word("HOSTCUDA_PROFILE_TABLE", {"0", "1"}, "0 or 1", problem) == 1 || config.profile == "-";
 #if defined(__SANITIZE_THREAD__)
