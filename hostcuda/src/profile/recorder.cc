@@ -88,7 +88,7 @@ void Recorder::begin_launch(const KernelLaunch& launch, uint64_t first_block, co
   shared_mapping_ = {shared.mapping_begin, static_cast<size_t>(shared.mapping_end - shared.mapping_begin)};
   // A std::function keeps a larger callable on the heap, and the address of that first. It holds a smaller
   // one itself, which may begin with a pointer to device memory.
-  std::memcpy(&parameters_, &launch.thread, sizeof parameters_);
+  std::memcpy(&parameters_, static_cast<const void*>(&launch.thread), sizeof parameters_);
   if (describe_address(reinterpret_cast<const void*>(parameters_)).state != AddressInfo::State::unknown)
     parameters_ = 0;
   shadow_.begin_launch();

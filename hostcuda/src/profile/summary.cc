@@ -1,6 +1,7 @@
 #include "hostcuda/src/profile/summary.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <tuple>
@@ -138,7 +139,7 @@ std::string diagnose(const LineSummary& line) {
   const double ideal = std::max(1.0, lanes * line.width / 32);
   const double sectors = line.sectors_a_request();
   if (line.space == Space::global && line.kind != Kind::atomic && lanes >= 2 && sectors > 1.2 * ideal + 0.5) {
-    const int least = std::max(1, static_cast<int>(ideal + 0.5));
+    const int least = std::max(1, static_cast<int>(std::lround(ideal)));
     if (apart != static_cast<long long>(line.width))
       std::snprintf(text, sizeof text,
                     "%.0f sectors a request where %d would do: neighbouring threads are %lld bytes "

@@ -54,9 +54,9 @@ void print_launches(const KernelSummary& kernel, std::FILE* out) {
   print_wrapped(out, 2, text);
 
   const GpuFigures& gpu = kGpus[static_cast<size_t>(config().profile_gpu)];
-  const double threads = static_cast<double>(kernel.block.x) * kernel.block.y * kernel.block.z;
-  const double warps_a_block = static_cast<double>((static_cast<uint64_t>(threads) + 31) / 32);
-  const double warps = warps_a_block * shape.grid.x * shape.grid.y * shape.grid.z;
+  const uint64_t threads = uint64_t{kernel.block.x} * kernel.block.y * kernel.block.z;
+  const uint64_t warps_a_block = (threads + 31) / 32;
+  const double warps = static_cast<double>(warps_a_block) * shape.grid.x * shape.grid.y * shape.grid.z;
   const double held = static_cast<double>(gpu.multiprocessors) * gpu.warps_a_multiprocessor;
   char holds[160];
   std::snprintf(holds, sizeof holds,
