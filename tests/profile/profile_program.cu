@@ -228,6 +228,12 @@ __global__ void long_rows(const float* in, float* out, int n) {
   out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
 
+// A good load and a bad one on one line.
+__global__ void two_loads(const float* a, const float* b, float* out) {
+  const unsigned t = threadIdx.x;
+  out[t] = a[t] + b[t * 64];  // [two loads]
+}
+
 float* device_floats(size_t n) {
   float* memory = nullptr;
   cudaMalloc(&memory, n * sizeof(float));
@@ -278,6 +284,7 @@ int main(int, char** arguments) {
   run("too_far", [&] { launch(too_far, dim3(9), dim3(kN), 0, stream, device_floats(2048), b, 2048); });
   run("bytes", [&] { launch(bytes, dim3(1), dim3(kN), 0, stream, a, reinterpret_cast<unsigned char*>(b)); });
   run("long_rows", [&] { launch(long_rows, dim3(1), dim3(64), 0, stream, a, b, 20000); });
+  run("two_loads", [&] { launch(two_loads, dim3(1), dim3(kN), 0, stream, a, b, c); });
   run("many", [&] {
     for (int i = 0; i < 10; ++i) launch(transpose_naive, tiles, tile, 0, stream, a, b, kN);
   });

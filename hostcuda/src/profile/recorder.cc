@@ -222,7 +222,8 @@ std::optional<Space> Recorder::space_of_far_memory(const Access& access) {
   char where[160];
   if (info.state == AddressInfo::State::unknown) {
     if (is_mapped(access.address)) {
-      results().add_note({access.pc, name_of(*launch_), "touches memory of the host that is neither pinned nor managed", 1});
+      results().add_note(
+          {access.pc, name_of(*launch_), "touches memory of the host that is neither pinned nor managed", 1});
       return {};
     }
     std::snprintf(where, sizeof where, "%p, which is no memory of any device", access.address);
