@@ -149,6 +149,16 @@ __global__ void neighbour_in_warp(const float* in, float* out) {
   out[t] = tile[t ^ 1];  // [warp load]
 }
 
+// Who has ended is not waited for, and has done all it will do.
+__global__ void ended_lane(const float* in, float* out) {
+  __shared__ float tile[kN];
+  const unsigned t = threadIdx.x;
+  tile[t] = in[t];
+  if (t % 32 == 31) return;
+  __syncwarp();
+  out[t] = tile[t + 1];
+}
+
 // Lanes meet in two halves: what one half has written the other may not read.
 __global__ void halves_of_warp(const float* in, float* out) {
   __shared__ float tile[kN];
@@ -272,6 +282,7 @@ int main(int, char** arguments) {
   run("shift_rounds_race", [&] { launch(shift_rounds<false>, dim3(1), dim3(kN), kN * 4, stream, a, b); });
   run("warp", [&] { launch(neighbour_in_warp<true>, dim3(1), dim3(kN), 0, stream, a, b); });
   run("warp_race", [&] { launch(neighbour_in_warp<false>, dim3(1), dim3(kN), 0, stream, a, b); });
+  run("ended_lane", [&] { launch(ended_lane, dim3(1), dim3(kN), 0, stream, a, b); });
   run("halves_race", [&] { launch(halves_of_warp, dim3(1), dim3(kN), 0, stream, a, b); });
   run("count", [&] { launch(count_blocks<true>, dim3(8), dim3(kN), 0, stream, ints); });
   run("count_race", [&] { launch(count_blocks<false>, dim3(8), dim3(kN), 0, stream, ints); });

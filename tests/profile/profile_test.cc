@@ -229,7 +229,7 @@ TEST(ProfileRaces, AnAtomicOperationRacesWithAnOrdinaryOne) {
 TEST(ProfileRaces, ReportsNothingThatIsOrdered) {
   for (const char* kernel :
        {"transpose_naive", "transpose_tiled", "reduce_sequential", "reduce_shuffles", "reverse",
-        "shift_rounds", "warp", "count", "histogram", "last_block", "raise_flag", "bytes"}) {
+        "shift_rounds", "warp", "ended_lane", "count", "histogram", "last_block", "raise_flag", "bytes"}) {
     const Outcome outcome = run(kernel);
     EXPECT_EQ(outcome.exit_code, 0) << kernel << "\n" << outcome.output;
     EXPECT_EQ(outcome.kernel["races"], Json::array()) << kernel;

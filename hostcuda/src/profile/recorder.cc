@@ -145,11 +145,12 @@ void Recorder::barrier() {
   for (Instruction& instruction : instructions_) instruction.first_place = kNeverSeen;
 }
 
-void Recorder::warp_met(int warp, unsigned lanes) {
+void Recorder::warp_met(int warp, unsigned lanes, unsigned ended) {
   settle_pending_store();
-  shadow_.warp_met(warp, lanes);
+  shadow_.warp_met(warp, lanes, ended);
   const int present = std::min(Block::kWarpLanes, block_->threads() - warp * Block::kWarpLanes);
-  if (lanes == (present == Block::kWarpLanes ? ~0u : (1u << present) - 1)) flush_warp(warp);
+  const unsigned all = present == Block::kWarpLanes ? ~0u : (1u << present) - 1;
+  if (((lanes | ended) & all) == all) flush_warp(warp);
 }
 
 void Recorder::fence() {
