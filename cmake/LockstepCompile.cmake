@@ -31,11 +31,18 @@ if(LOCKSTEP_BACKEND STREQUAL host)
   endif()
 endif()
 
+# What device code is compiled with to be profiled (docs/profiling.md): calls before each load and store, which hostcuda
+# supplies; whole vectors loaded as such, not member by member. Programs are linked without the sanitizer.
+set(lockstep_profiled -O1 -g -fsanitize=thread -fno-tree-sra)
+
 # Marks .cu files for the compiler of the backend: nvcc, or g++ as C++.
 function(lockstep_kernel_sources)
   foreach(source IN LISTS ARGN)
     if(source MATCHES "\\.cu$" AND LOCKSTEP_BACKEND STREQUAL host)
       set_source_files_properties(${source} PROPERTIES LANGUAGE CXX)
+      if(LOCKSTEP_PROFILED)
+        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${lockstep_profiled}")
+      endif()
     endif()
   endforeach()
 endfunction()

@@ -39,12 +39,12 @@ struct LaunchStream {
 };
 
 // Whether element and block kernels that this host thread launches run at their GPU block size, as fibers on
-// a CPU: always in checked mode, and where a test compares the two forms of a kernel. A GPU has but this
-// form.
+// a CPU: always in checked mode, while profiled, and where a test compares the two forms of a kernel. A GPU
+// has but this form.
 #ifdef __CUDACC__
 inline thread_local bool at_gpu_block_size = true;
 #else
-inline thread_local bool at_gpu_block_size = hostcuda::checked_mode();
+inline thread_local bool at_gpu_block_size = hostcuda::at_gpu_block_sizes();
 #endif
 
 // The grid-stride loop behind launch_elements, wherever a thread is a CUDA thread.

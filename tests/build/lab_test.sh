@@ -138,4 +138,27 @@ lab 2 test --sanitizer msan
 says "is 'msan': use asan or tsan"
 lab 2 --backend cuda test --sanitizer asan
 lab 2 train_mine --sanitizer asan
+
+# Profiles: a build of its own, the program's arguments, and what cannot be profiled.
+lab 2 profile
+says 'profile needs the name of a program'
+lab 2 profile train_nothing
+says "there is no program 'train_nothing' to profile"
+lab 2 profile --blocks few train_mine
+says "--blocks is 'few': use a number"
+lab 2 profile --epochs 1 train_mine
+says "profile does not know '--epochs'"
+mkdir -p "$BUILD/profile/apps"
+# shellcheck disable=SC2016
+script "$BUILD/profile/apps/train_mine" 'echo "ran $* with $HOSTCUDA_PROFILE_BLOCKS blocks of $HOSTCUDA_PROFILE_GPU"' \
+  'if [[ $1 == --kernels ]]; then echo {} >"$HOSTCUDA_PROFILE"; fi'
+lab 0 profile --json "$scratch/profile.json" --blocks 4 --gpu t4 train_mine --kernels --blocks 9
+called '--preset profile'
+builds train_mine
+says '^ran --kernels --blocks 9 with 4 blocks of t4'
+[[ -s $scratch/profile.json ]] || fault "there is no profile"
+lab 0 profile train_mine --kernels
+says 'with 32 blocks of h200'
+lab 1 profile train_mine
+says 'train_mine launched no kernel'
 echo "all of lab's cases are as they should be"

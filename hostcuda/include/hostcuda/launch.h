@@ -47,6 +47,9 @@ cudaError_t enqueue_call(const char* name, std::function<void()> call, cudaStrea
 // hostcuda/README.md).
 bool checked_mode();
 
+// Whether kernels are to run at their GPU block size: in checked mode, and where they are profiled.
+bool at_gpu_block_sizes();
+
 // HOSTCUDA_THREADS, or the machine's cores divided by the number of devices, at least 1.
 int threads_per_device();
 

@@ -117,7 +117,8 @@ void Block::choose_order() {
   for (int position = 0; position < count_; ++position) position_[order_[position]] = position;
 }
 
-cudaError_t Block::run() {
+cudaError_t Block::run(KernelObserver* observer) {
+  observer_ = observer;
   if (checked_) choose_order();
   runnable_ = {};
   for (int position = 0; position < count_; position += 64)
@@ -259,6 +260,14 @@ void Block::suspend() {
   threadIdx = index_[thread];
 }
 
+void Block::yield() {
+  const int thread = current_;
+  const int next = next_thread();
+  if (next == thread) return;
+  go_on_with(next);
+  threadIdx = index_[thread];
+}
+
 void Block::mark_runnable(int thread) {
   threads_[thread].wait = Wait::none;
   set(runnable_, position_[thread]);
@@ -297,6 +306,7 @@ int Block::barrier(detail::BarrierResult result, bool predicate, const detail::S
 
 void Block::release_barrier() {
   if (checked_ && live_ < count_) warn_exited_at_barrier();
+  if (observer_ != nullptr) observer_->barrier();
   for (size_t word = 0; word < runnable_.size(); ++word) {
     runnable_[word] |= at_barrier_[word];
     at_barrier_[word] = 0;

@@ -15,6 +15,7 @@
 
 #include <hostcuda/launch.h>
 #include "hostcuda/src/kernels/fiber.h"
+#include "hostcuda/src/kernels/observer.h"
 #include "hostcuda/src/runtime/race.h"
 
 namespace hostcuda {
@@ -29,8 +30,9 @@ class Block {
   // Before the blocks of a launch: its shape, and in checked mode the order in which its threads run.
   void prepare(const KernelLaunch& launch);
 
-  // Runs all threads of the block that blockIdx names. An error means that the kernel was abandoned.
-  cudaError_t run();
+  // Runs all threads of the block that blockIdx names, before the eyes of `observer` (null: nobody's). An
+  // error means that the kernel was abandoned.
+  cudaError_t run(KernelObserver* observer = nullptr);
 
   // Called by the threads, through the functions of device.h.
   int barrier(detail::BarrierResult result, bool predicate, const detail::Site& site);
@@ -38,6 +40,12 @@ class Block {
                            const detail::Site& site);
   unsigned converge(const detail::Site& site);
   int lane() const { return current_ % kWarpLanes; }
+  void fence() {
+    if (observer_ != nullptr) observer_->fence();
+  }
+
+  // Called by the observer: lets all other threads that can run have a turn before the running one goes on.
+  void yield();
 
   // Reports a fault of the running thread and gives the kernel up.
   [[noreturn]] void abandon(cudaError_t error, const std::string& fault, const std::string& details);
@@ -46,7 +54,10 @@ class Block {
   [[noreturn]] void leave(cudaError_t error);
 
   const KernelLaunch& launch() const { return *launch_; }
+  int thread() const { return current_; }
+  int threads() const { return count_; }
   const uint3& thread_index() const { return index_[current_]; }
+  const uint3& thread_index(int thread) const { return index_[thread]; }
   const Fiber& running_fiber() const { return *running_; }
 
  private:
@@ -98,6 +109,7 @@ class Block {
   void warn_once(bool& warned, const std::string& fault, const std::string& details);
 
   const KernelLaunch* launch_ = nullptr;
+  KernelObserver* observer_ = nullptr;
   bool checked_ = false;
   int count_ = 0;  // threads of the block
   dim3 shape_{0, 0, 0};

@@ -15,6 +15,7 @@
 
 #include "hostcuda/src/kernels/block.h"
 #include "hostcuda/src/kernels/fault.h"
+#include "hostcuda/src/kernels/observer.h"
 #include "hostcuda/src/runtime/memory.h"
 #include "hostcuda/src/runtime/report.h"
 #include "hostcuda/src/runtime/symbols.h"
@@ -47,6 +48,7 @@ class SharedMemory {
   ~SharedMemory() { munmap(begin_, kSharedBytes + page_); }
 
   void resize(size_t bytes) { bytes_ = (bytes + 15) / 16 * 16; }
+  SharedBounds bounds() const { return {data(), begin_, begin_ + kSharedBytes + page_}; }
   std::byte* data() const { return begin_ + kSharedBytes - bytes_; }
 
   // Fills it, and the static variables, with NaN, so that a value shows that no thread of the block has
@@ -123,26 +125,62 @@ bool overrun_found(const KernelLaunch& launch, uint64_t blocks_since) {
   return true;
 }
 
+KernelObserver* (*observer_of_this_thread)() = nullptr;
+
+// A launch before the eyes of an observer, where there is one.
+class Observed {
+ public:
+  Observed(KernelObserver* observer, const KernelLaunch& launch, uint64_t first_block) : observer_(observer) {
+    if (observer_ != nullptr) observer_->begin_launch(launch, first_block, shared_memory().bounds());
+  }
+  ~Observed() {
+    if (observer_ != nullptr) observer_->end_launch();
+  }
+  Observed(const Observed&) = delete;
+  Observed& operator=(const Observed&) = delete;
+
+  cudaError_t run(Block& block, uint64_t index) const {
+    if (observer_ == nullptr || !observer_->begin_block(block, index)) return block.run();
+    const cudaError_t error = block.run(observer_);
+    observer_->end_block();
+    return error;
+  }
+
+ private:
+  KernelObserver* const observer_;
+};
+
 }  // namespace
+
+KernelObserver* kernel_observer() {
+  return observer_of_this_thread == nullptr ? nullptr : observer_of_this_thread();
+}
+
+void register_observer(KernelObserver* (*of_this_thread)()) {
+  observer_of_this_thread = of_this_thread;
+}
 
 cudaError_t run_blocks(const KernelLaunch& launch, uint64_t first_block, uint64_t last_block) {
   if (first_block >= last_block) return cudaSuccess;
   gridDim = launch.grid;
   blockDim = launch.block;
   const bool checked = checked_mode();
-  if (launch.shared_bytes > 0 || checked) shared_memory().resize(launch.shared_bytes);
-  if (!checked && !launch.cooperative && blockDim.x * blockDim.y * blockDim.z == 1)
+  KernelObserver* const observer = kernel_observer();
+  if (launch.shared_bytes > 0 || checked || observer != nullptr) shared_memory().resize(launch.shared_bytes);
+  if (!checked && observer == nullptr && !launch.cooperative && blockDim.x * blockDim.y * blockDim.z == 1)
     return run_single_threads(launch, first_block, last_block);
 
   thread_local Block block;
   block.prepare(launch);
+  const Observed observed(observer, launch, first_block);
   const uint64_t count = last_block - first_block;
   const uint64_t checks = (count + kMemoryChecks - 1) / kMemoryChecks;  // blocks from one to the next
   if (checked) prepare_thread_for_faults();
   for (uint64_t i = 0; i < count; ++i) {
-    set_block_index(checked ? block_in_order(i, first_block, count) : first_block + i);
+    const uint64_t index = checked ? block_in_order(i, first_block, count) : first_block + i;
+    set_block_index(index);
     if (checked) shared_memory().poison();
-    if (const cudaError_t error = block.run(); error != cudaSuccess) return error;
+    if (const cudaError_t error = observed.run(block, index); error != cudaSuccess) return error;
     if (checked && (i % checks == checks - 1 || i == count - 1) && overrun_found(launch, checks))
       return cudaErrorIllegalAddress;
   }
@@ -157,6 +195,7 @@ void* dynamic_shared_memory() {
 
 void __threadfence() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (hostcuda::Block* const block = hostcuda::running_block(); block != nullptr) block->fence();
 }
 
 long long clock64() {

@@ -63,6 +63,12 @@ class Fiber {
   void adopt_sanitizer_fiber();
   void* sanitizer_fiber() const { return sanitizer_fiber_; }
 
+  // Whether `address` lies on the stack.
+  bool contains(const void* address) const {
+    return static_cast<size_t>(static_cast<const std::byte*>(address) -
+                               static_cast<const std::byte*>(stack_bottom_)) < stack_bytes_;
+  }
+
   // Whether `address` lies in the page below the stack, that is, the stack has run over.
   bool guards(const void* address) const;
 

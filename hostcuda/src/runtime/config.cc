@@ -11,6 +11,12 @@
 #include <string_view>
 #include <thread>
 
+#include "hostcuda/src/runtime/gpus.h"
+
+// Defined where device code has calls before its loads and stores: by src/profile/callbacks.cc, or, in the
+// thread sanitizer's build, by its runtime.
+extern "C" void __tsan_init() __attribute__((weak));
+
 namespace hostcuda {
 namespace {
 
@@ -51,6 +57,29 @@ std::string problem_with_address_space() {
          " kB of address space: allow it " + std::to_string(kLeastKilobytes) + " or more (ulimit -v)";
 }
 
+// The GPU that a profile is compared to, by its place in kGpus.
+int read_gpu(std::string& problem) {
+  const char* const text = std::getenv("HOSTCUDA_PROFILE_GPU");
+  if (text == nullptr) return 0;
+  std::string known;
+  for (size_t i = 0; i < kGpus.size(); ++i) {
+    if (kGpus[i].key == text) return static_cast<int>(i);
+    known += (i == 0 ? "" : i + 1 == kGpus.size() ? " or " : ", ") + std::string(kGpus[i].key);
+  }
+  if (problem.empty()) problem = "HOSTCUDA_PROFILE_GPU is '" + std::string(text) + "': use " + known;
+  return 0;
+}
+
+std::string problem_with_profile() {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  return "HOSTCUDA_PROFILE is set in a sanitizer's build: profile a build without";
+#endif
+  if (__tsan_init != nullptr) return "";
+  return "HOSTCUDA_PROFILE is set, but the kernels have no calls that tell of their loads and stores: "
+         "compile "
+         "them with -O1 -g -fsanitize=thread -fno-tree-sra, or use ./lab profile";
+}
+
 Config read_config() {
   Config config;
   std::string& problem = config.problem;
@@ -76,10 +105,20 @@ Config read_config() {
       static_cast<PeerAccess>(read_word("HOSTCUDA_PEER", {"1", "0", "broken"},
                                         "1, 0 (no peer access) or broken (copies deliver zeros)", problem));
   config.checked = read_word("HOSTCUDA_CHECK", {"0", "1"}, "0 or 1", problem) == 1;
+  if (const char* file = std::getenv("HOSTCUDA_PROFILE"); file != nullptr) config.profile = file;
+  if (!config.profile.empty() && problem.empty()) problem = problem_with_profile();
+  read_number<uint64_t>("HOSTCUDA_PROFILE_BLOCKS", 0, uint64_t{1} << 40, "a number of blocks, or 0 for all",
+                        config.profile_blocks, problem);
+  config.profile_gpu = read_gpu(problem);
+  if (const char* file = std::getenv("HOSTCUDA_PROFILE_REGISTERS"); file != nullptr)
+    config.profile_registers = file;
+  config.profile_table =
+      read_word("HOSTCUDA_PROFILE_TABLE", {"0", "1"}, "0 or 1", problem) == 1 || config.profile == "-";
 #if defined(__SANITIZE_THREAD__)
   config.threads = 1;  // races are told from the order of streams, not from timing; see race.h
 #endif
-  if (config.checked) config.threads = 1;  // operations run one at a time
+  if (config.checked) config.threads = 1;           // operations run one at a time
+  if (!config.profile.empty()) config.threads = 1;  // the blocks of a launch are looked at in their order
   return config;
 }
 

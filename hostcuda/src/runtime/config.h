@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace hostcuda {
@@ -19,7 +20,12 @@ struct Config {
   double timeout = 300;                    // HOSTCUDA_TIMEOUT: seconds a host thread waits at most
   PeerAccess peer = PeerAccess::possible;  // HOSTCUDA_PEER
   bool checked = false;                    // HOSTCUDA_CHECK
-  std::string problem;  // what is wrong with the environment, in one line; empty where nothing is
+  std::string profile;           // HOSTCUDA_PROFILE: the file to write; "-": a table alone; empty: no profile
+  uint64_t profile_blocks = 32;  // HOSTCUDA_PROFILE_BLOCKS: blocks of a grid that are recorded; 0: all
+  int profile_gpu = 0;           // HOSTCUDA_PROFILE_GPU: in kGpus
+  std::string profile_registers;  // HOSTCUDA_PROFILE_REGISTERS: a file with what nvcc -Xptxas -v has said
+  bool profile_table = false;     // HOSTCUDA_PROFILE_TABLE
+  std::string problem;            // what is wrong with the environment, in one line; empty where nothing is
 };
 
 const Config& config();

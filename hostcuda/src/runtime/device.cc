@@ -64,6 +64,9 @@ int threads_per_device() {
 bool checked_mode() {
   return config().checked;
 }
+bool at_gpu_block_sizes() {
+  return config().checked || !config().profile.empty();
+}
 }  // namespace hostcuda
 
 extern "C" {

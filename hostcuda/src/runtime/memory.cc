@@ -46,9 +46,17 @@ Books& books() {
   return *books;
 }
 
+constexpr size_t kNearby = 4096;
+
 size_t page_size() {
   static const size_t bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   return bytes;
+}
+
+// What lies between two allocations. As a rule nothing is added: the address sanitizer sees overruns. The
+// profile looks at addresses, and a little too far must not be another allocation.
+size_t gap() {
+  return config().profile.empty() ? 0 : kNearby;
 }
 
 bool may_touch(const Allocation& allocation, uint64_t mask) {
@@ -106,8 +114,7 @@ cudaError_t allocate_memory(int device, size_t bytes, void** pointer, MemoryKind
     const std::lock_guard hold(all.lock);  // the mapping's protection must fit what is accessible now
     block = map_guarded(allocation, all.accessible);
     if (block != nullptr) all.allocations[reinterpret_cast<uintptr_t>(block)] = allocation;
-  } else if (posix_memalign(&block, kAlignment, bytes) ==
-             0) {  // bytes as asked for: the sanitizer sees overruns
+  } else if (posix_memalign(&block, kAlignment, bytes + gap()) == 0) {
     const std::lock_guard hold(all.lock);
     all.allocations[reinterpret_cast<uintptr_t>(block)] = allocation;
   } else {
@@ -194,6 +201,28 @@ AddressInfo describe_address(const void* address) noexcept {
   if (after != all.allocations.end() && after->second.pages != nullptr &&
       at >= reinterpret_cast<uintptr_t>(after->second.pages) - page_size())
     return described(after->first, after->second, AddressInfo::State::guard);
+  return {};
+}
+
+AddressInfo nearest_allocation(const void* address) {
+  Books& all = books();
+  const std::lock_guard hold(all.lock);
+  const uintptr_t at = reinterpret_cast<uintptr_t>(address);
+  const auto after = all.allocations.upper_bound(at);
+  const auto found = [](const auto& entry) {
+    const auto& [base, allocation] = entry;
+    AddressInfo info;
+    info.state = AddressInfo::State::guard;
+    info.device = allocation.device;
+    info.base = reinterpret_cast<const void*>(base);
+    info.size = allocation.size;
+    return info;
+  };
+  if (after != all.allocations.begin()) {
+    const auto before = std::prev(after);
+    if (at < before->first + before->second.size + kNearby) return found(*before);
+  }
+  if (after != all.allocations.end() && at >= after->first - kNearby) return found(*after);
   return {};
 }
 

@@ -37,6 +37,9 @@ struct AddressInfo {
 // For the fault handler too: takes no lock that the faulting thread may hold, and allocates nothing.
 AddressInfo describe_address(const void* address) noexcept;
 
+// The allocation that `address`, which lies in none, is at most a page away from; else State::unknown.
+AddressInfo nearest_allocation(const void* address);
+
 // At least 256-byte aligned; in checked mode as its size is, up to a page. cudaErrorMemoryAllocation where
 // `device` has not that much left. `bytes` > 0.
 cudaError_t allocate_memory(int device, size_t bytes, void** pointer, MemoryKind kind = MemoryKind::allocated);

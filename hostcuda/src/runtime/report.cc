@@ -32,15 +32,15 @@ std::string strip_signature(const std::string& demangled) {
   return name.starts_with("void ") ? name.substr(5) : name;
 }
 
-std::string file_name(const char* path) {
-  const std::string text = path == nullptr ? "?" : path;
-  return text.substr(text.rfind('/') + 1);
-}
-
 constexpr size_t kCodes = 1024;                                      // CUDA's error codes are below
 std::array<std::atomic<const std::string*>, kCodes> explanations{};  // each kept as long as the process
 
 }  // namespace
+
+std::string file_name(const char* path) {
+  const std::string text = path == nullptr ? "?" : path;
+  return text.substr(text.rfind('/') + 1);
+}
 
 void explain(cudaError_t code, const std::string& text) {
   auto first = std::make_unique<const std::string>(text);
@@ -83,14 +83,17 @@ uint64_t schedule_seed() {
   return seed;
 }
 
+std::string readable_name(const std::string& mangled) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> demangled(
+      abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status), std::free);
+  return status == 0 ? strip_signature(demangled.get()) : mangled;
+}
+
 std::string kernel_name(const void* kernel) {
   Dl_info info{};
   const bool exported = dladdr(kernel, &info) != 0 && info.dli_sname != nullptr && info.dli_saddr == kernel;
-  const std::string name = exported ? info.dli_sname : symbol_at(kernel);
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> demangled(
-      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), std::free);
-  return status == 0 ? strip_signature(demangled.get()) : name;
+  return readable_name(exported ? info.dli_sname : symbol_at(kernel));
 }
 
 std::string format_index(const uint3& index) {

@@ -18,6 +18,11 @@ uint64_t schedule_seed();
 // The kernel's name with its template arguments; empty where nothing names it.
 std::string kernel_name(const void* kernel);
 
+// A mangled name as it stands in the source, without the parameters of a function.
+std::string readable_name(const std::string& mangled);
+// The last part of a path.
+std::string file_name(const char* path);
+
 // "barrier divergence in kernel reduce<256>, launched at sum.cu:12, block (0,0,0), thread (3,0,0):
 // <details>". `thread` may be null.
 void report_fault(const std::string& fault, const KernelLaunch& launch, const uint3& block,

@@ -78,6 +78,15 @@ bool is_shared_variable(const ElfW(Sym) & symbol, std::string_view name) {
   return true;
 }
 
+std::string symbol_that_holds(const void* address, unsigned char type) {
+  const auto value = reinterpret_cast<uintptr_t>(address) - executable().dlpi_addr;
+  if (table().names == nullptr) return {};
+  for (const auto& symbol : table().symbols)
+    if (ELF64_ST_TYPE(symbol.st_info) == type && value - symbol.st_value < symbol.st_size)
+      return table().names + symbol.st_name;
+  return {};
+}
+
 }  // namespace
 
 std::string symbol_at(const void* address) {
@@ -95,8 +104,37 @@ std::vector<Range> static_shared_variables() {
   if (table().names == nullptr) return ranges;
   for (const auto& symbol : table().symbols)
     if (is_shared_variable(symbol, table().names + symbol.st_name))
-      ranges.push_back({storage + symbol.st_value, symbol.st_size});
+      ranges.push_back({storage + symbol.st_value, symbol.st_size, table().names + symbol.st_name});
   return ranges;
+}
+
+std::string symbol_around(const void* address) {
+  return symbol_that_holds(address, STT_FUNC);
+}
+
+std::string variable_around(const void* address) {
+  return symbol_that_holds(address, STT_OBJECT);
+}
+
+uintptr_t load_address() {
+  return executable().dlpi_addr;
+}
+
+Range thread_storage() {
+  const dl_phdr_info info = executable();
+  for (int i = 0; i < info.dlpi_phnum; ++i)
+    if (info.dlpi_phdr[i].p_type == PT_TLS && info.dlpi_tls_data != nullptr)
+      return {static_cast<std::byte*>(info.dlpi_tls_data), info.dlpi_phdr[i].p_memsz};
+  return {};
+}
+
+Range writable_variables() {
+  const dl_phdr_info info = executable();
+  for (int i = 0; i < info.dlpi_phnum; ++i)
+    if (info.dlpi_phdr[i].p_type == PT_LOAD && (info.dlpi_phdr[i].p_flags & PF_W) != 0)
+      return {reinterpret_cast<std::byte*>(info.dlpi_addr + info.dlpi_phdr[i].p_vaddr),
+              info.dlpi_phdr[i].p_memsz};
+  return {};
 }
 
 }  // namespace hostcuda
