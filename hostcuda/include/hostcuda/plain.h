@@ -7,14 +7,16 @@
 
 #include <cstddef>
 #include <functional>
+#include <string>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 
 namespace hostcuda::plain {
 
 // What a kernel is to the runtime, beside its code.
 struct Kernel {
-  const char* name;
+  std::string name;
   int max_dynamic_shared_bytes = 48 << 10;  // cudaFuncSetAttribute raises it
 };
 
@@ -37,6 +39,9 @@ inline void configure(const LaunchSite& site, dim3 grid, dim3 block, size_t shar
   configure(Configuration{Configuration::Purpose::launch, site, grid, block, shared_bytes, stream, false});
 }
 
+// The kernel's name with its template arguments, from the type of its body, which is within it.
+std::string name_of_kernel(const std::type_info& body, const char* plain_name);
+
 // Enqueues `thread` as configured. Sets the last error, as <<<>>> does.
 void launch(Kernel& kernel, std::function<void()> thread);
 
@@ -46,7 +51,7 @@ bool describes(Kernel& kernel);
 // The body of a kernel: run once for each thread, each with its own copy of the parameters.
 template <typename Body>
 void kernel_body(const char* name, Body body) {
-  static Kernel kernel{name};
+  static Kernel kernel{name_of_kernel(typeid(Body), name)};
   if (describes(kernel)) return;
   launch(kernel, [body] {
     Body own = body;

@@ -2,10 +2,13 @@
 // enqueues the kernel's body. Also what CUDA asks about a kernel by its address.
 #include <hostcuda/plain.h>
 
+#include <cxxabi.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
@@ -38,19 +41,30 @@ void configure(const Configuration& configuration) {
   waiting = configuration;
 }
 
+// void scale<int, 3>(int*, int)::{lambda()#1}
+std::string name_of_kernel(const std::type_info& body, const char* plain_name) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> demangled(abi::__cxa_demangle(body.name(), nullptr, nullptr, &status),
+                                                         std::free);
+  if (status != 0) return plain_name;
+  const std::string text = demangled.get();
+  const size_t end = text.rfind("::{lambda");
+  return end == std::string::npos ? plain_name : strip_signature(text.substr(0, end));
+}
+
 void launch(Kernel& kernel, std::function<void()> thread) {
   if (operation_of_this_thread() != nullptr)
-    throw std::runtime_error(std::string("launches kernel ") + kernel.name +
+    throw std::runtime_error("launches kernel " + kernel.name +
                              " from device code: dynamic parallelism is not there, launch it from the host");
   if (!waiting) {
     std::fprintf(stderr, "hostcuda: kernel %s was called as a function: launch it with %s<<<grid, block>>>(...)\n",
-                 kernel.name, kernel.name);
+                 kernel.name.c_str(), kernel.name.c_str());
     launched = device_call([] { return cudaErrorInvalidDeviceFunction; });
     return;
   }
   const Configuration how = *std::exchange(waiting, std::nullopt);
-  KernelLaunch what{nullptr, how.site, how.grid, how.block, how.shared_bytes, std::move(thread)};
-  what.name = kernel.name;
+  KernelLaunch what{&kernel, how.site, how.grid, how.block, how.shared_bytes, std::move(thread)};
+  what.name = kernel.name.c_str();
   what.shared_limit = static_cast<size_t>(kernel.max_dynamic_shared_bytes);
   what.cooperative = how.cooperative;
   launched = enqueue_kernel(std::move(what), how.stream);

@@ -138,7 +138,7 @@ std::vector<Note> Results::notes() const {
 const std::string& name_of(const KernelLaunch& launch) {
   thread_local std::unordered_map<const void*, std::string> names;
   std::string& name = names[launch.kernel];
-  if (name.empty()) name = without_namespaces(kernel_name(launch.kernel));
+  if (name.empty()) name = without_namespaces(kernel_name(launch));
   if (name.empty()) name = "a kernel without a name";
   return name;
 }

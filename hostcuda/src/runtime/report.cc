@@ -17,7 +17,16 @@
 namespace hostcuda {
 namespace {
 
-// Without the result type in front (template functions have one) and the parameters behind.
+constexpr size_t kCodes = 1024;                                      // CUDA's error codes are below
+std::array<std::atomic<const std::string*>, kCodes> explanations{};  // each kept as long as the process
+
+}  // namespace
+
+std::string file_name(const char* path) {
+  const std::string text = path == nullptr ? "?" : path;
+  return text.substr(text.rfind('/') + 1);
+}
+
 std::string strip_signature(const std::string& demangled) {
   size_t end = demangled.size();
   if (!demangled.empty() && demangled.back() == ')') {
@@ -30,16 +39,6 @@ std::string strip_signature(const std::string& demangled) {
   }
   const std::string name = demangled.substr(0, end);
   return name.starts_with("void ") ? name.substr(5) : name;
-}
-
-constexpr size_t kCodes = 1024;                                      // CUDA's error codes are below
-std::array<std::atomic<const std::string*>, kCodes> explanations{};  // each kept as long as the process
-
-}  // namespace
-
-std::string file_name(const char* path) {
-  const std::string text = path == nullptr ? "?" : path;
-  return text.substr(text.rfind('/') + 1);
 }
 
 void explain(cudaError_t code, const std::string& text) {
@@ -90,7 +89,9 @@ std::string readable_name(const std::string& mangled) {
   return status == 0 ? strip_signature(demangled.get()) : mangled;
 }
 
-std::string kernel_name(const void* kernel) {
+std::string kernel_name(const KernelLaunch& launch) {
+  if (launch.name != nullptr) return launch.name;
+  const void* const kernel = launch.kernel;
   Dl_info info{};
   const bool exported = dladdr(kernel, &info) != 0 && info.dli_sname != nullptr && info.dli_saddr == kernel;
   return readable_name(exported ? info.dli_sname : symbol_at(kernel));
@@ -108,7 +109,7 @@ std::string format_site(const std::source_location& site) {
 
 void report_fault(const std::string& fault, const KernelLaunch& launch, const uint3& block,
                   const uint3* thread, const std::string& details) {
-  const std::string name = launch.name != nullptr ? launch.name : kernel_name(launch.kernel);
+  const std::string name = kernel_name(launch);
   std::string line = "hostcuda: " + fault + " in kernel";
   if (!name.empty()) line += " " + name + ",";
   line += " launched at " + file_name(launch.site.file) + ":" + std::to_string(launch.site.line);

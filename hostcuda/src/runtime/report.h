@@ -16,9 +16,11 @@ namespace hostcuda {
 uint64_t schedule_seed();
 
 // The kernel's name with its template arguments; empty where nothing names it.
-std::string kernel_name(const void* kernel);
+std::string kernel_name(const KernelLaunch& launch);
 
-// A mangled name as it stands in the source, without the parameters of a function.
+// A function's name without the result type in front (template functions have one) and the parameters behind.
+std::string strip_signature(const std::string& demangled);
+// The same of a mangled name, of a variable too.
 std::string readable_name(const std::string& mangled);
 // The last part of a path.
 std::string file_name(const char* path);
