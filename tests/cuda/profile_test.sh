@@ -33,6 +33,6 @@ for text in 'transpose<8>' 'program.cu:5 *store *[0-9]* *32.0' 'program.cu:5 *lo
   'dynamic shared memory + .*program.cu:9 writes' '__syncthreads() between lines 9 and 10'; do
   tr '\n' ' ' <said | tr -s ' ' | grep -q -e "$text" || { echo "not said: $text"; status=1; }
 done
-grep -q '"sectors"' profile.json || { echo "no JSON"; status=1; }
+grep -q '"sectors_per_request"' profile.json || { echo "no JSON"; status=1; }
 ((status == 0)) || cat said
 exit $status
