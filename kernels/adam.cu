@@ -5,7 +5,7 @@
 #include <string>
 
 #include "kernels/check.h"
-#include "kernels/launch.cuh"
+#include "kernels/map.cuh"
 
 namespace lockstep::kernels {
 
@@ -22,15 +22,15 @@ void adam_step(const AdamSettings& settings, int64_t t, float* weights, const fl
   // The decay acts on the gradient (Adam) or on the weight (AdamW).
   const float gradient_decay = settings.decoupled ? 0.0f : settings.weight_decay;
   const float shrink = settings.decoupled ? settings.learning_rate * settings.weight_decay : 0.0f;
-  launch_elements(stream, n, [=] __device__(int64_t i) {
-    const float w = weights[i];
-    const float g = gradient[i] * gradient_scale + gradient_decay * w;
-    const float m = keep1 * first_moment[i] + take1 * g;
-    const float v = keep2 * second_moment[i] + take2 * (g * g);
-    first_moment[i] = m;
-    second_moment[i] = v;
-    weights[i] = (w - shrink * w) - step_size * (m / (sqrtf(v) * root_factor + epsilon));
-  });
+  launch_map(
+      stream, n,
+      [=] __device__(float& w, float dw, float& m, float& v) {
+        const float g = dw * gradient_scale + gradient_decay * w;
+        m = keep1 * m + take1 * g;
+        v = keep2 * v + take2 * (g * g);
+        w = (w - shrink * w) - step_size * (m / (sqrtf(v) * root_factor + epsilon));
+      },
+      weights, gradient, first_moment, second_moment);
 }
 
 }  // namespace lockstep::kernels

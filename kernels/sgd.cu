@@ -2,7 +2,7 @@
 #include "kernels/sgd.h"
 
 #include "kernels/check.h"
-#include "kernels/launch.cuh"
+#include "kernels/map.cuh"
 
 namespace lockstep::kernels {
 
@@ -13,10 +13,12 @@ void sgd_step(const SgdSettings& settings, float* weights, const float* gradient
   const float weight_decay = settings.weight_decay;
   const float gradient_scale = settings.gradient_scale;
   if (momentum == 0.0f) {
-    launch_elements(stream, n, [=] __device__(int64_t i) {
-      const float w = weights[i];
-      weights[i] = w - learning_rate * (gradient[i] * gradient_scale + weight_decay * w);
-    });
+    launch_map(
+        stream, n,
+        [=] __device__(float& w, float g) {
+          w = w - learning_rate * (g * gradient_scale + weight_decay * w);
+        },
+        weights, gradient);
     return;
   }
   if (velocity == nullptr && n > 0)
@@ -24,13 +26,14 @@ void sgd_step(const SgdSettings& settings, float* weights, const float* gradient
   // The step is lr * (a g + b v): both variants are one expression.
   const float a = settings.nesterov ? 1.0f : 0.0f;
   const float b = settings.nesterov ? momentum : 1.0f;
-  launch_elements(stream, n, [=] __device__(int64_t i) {
-    const float w = weights[i];
-    const float g = gradient[i] * gradient_scale + weight_decay * w;
-    const float v = momentum * velocity[i] + g;
-    velocity[i] = v;
-    weights[i] = w - learning_rate * (a * g + b * v);
-  });
+  launch_map(
+      stream, n,
+      [=] __device__(float& w, float dw, float& v) {
+        const float g = dw * gradient_scale + weight_decay * w;
+        v = momentum * v + g;
+        w = w - learning_rate * (a * g + b * v);
+      },
+      weights, gradient, velocity);
 }
 
 }  // namespace lockstep::kernels

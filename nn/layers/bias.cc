@@ -1,9 +1,7 @@
 #include "nn/layers/bias.h"
 
-#include <fmt/format.h>
-
 #include "kernels/bias.h"
-#include "kernels/check.h"
+#include "nn/operation.h"
 
 namespace lockstep::nn {
 
@@ -14,10 +12,13 @@ void check_bias(const char* operation, const Tensor& bias, int64_t channels) {
 }
 
 Tensor bias_gradient(const Tensor& gradient, int64_t channels) {
+  const int64_t rows = gradient.size() / channels;
+  const Tensor scratch =
+      workspace(gradient.device(), kernels::bias_gradient_workspace_bytes(rows, static_cast<int>(channels)));
   const Tensor db = Tensor::empty({channels}, gradient.device());
   for_float_type("bias_gradient", gradient.dtype(), [&]<typename T>(T) {
-    kernels::bias_gradient(gradient.data<T>(), db.data<float>(), gradient.size() / channels,
-                           static_cast<int>(channels), gradient.device().stream());
+    kernels::bias_gradient(gradient.data<T>(), db.data<float>(), rows, static_cast<int>(channels),
+                           sum_scratch(scratch), gradient.device().stream());
   });
   return db;
 }

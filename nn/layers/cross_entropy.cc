@@ -35,7 +35,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Reduction reduc
         device.label_fault(), device.stream());
   });
   const Tensor loss = Tensor::empty({1}, device);
-  kernels::reduce_sum(row_loss.data<float>(), rows, factor, loss.data<float>(), device.stream());
+  const Tensor scratch = workspace(device, kernels::reduce_sum_workspace_bytes(rows));
+  kernels::reduce_sum(row_loss.data<float>(), rows, factor, loss.data<float>(), sum_scratch(scratch),
+                      device.stream());
   return record("cross_entropy", loss, {logits}, [dlogits, type = logits.dtype()](const Tensor& dloss) {
     const DeviceGuard here(dlogits.device());
     const Tensor dx = Tensor::empty(dlogits.shape(), dlogits.device(), type);
