@@ -35,6 +35,7 @@ struct Device::State {
     LOCKSTEP_CUDA(cudaMalloc(&memory, kernels::kTickets * sizeof(unsigned)));
     tickets = Handle<void*, cudaFree>(memory);
     LOCKSTEP_CUDA(cudaMemset(memory, 0, kernels::kTickets * sizeof(unsigned)));
+    math.tickets = static_cast<unsigned*>(memory);
     forget_label_fault();
   }
 

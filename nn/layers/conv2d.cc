@@ -1,7 +1,6 @@
 #include "nn/layers/conv2d.h"
 
 #include "core/autograd.h"
-#include "kernels/conv/conv.h"
 #include "nn/layers/cast.h"
 #include "nn/operation.h"
 
@@ -14,9 +13,7 @@ Tensor conv2d_workspace(const Device& device, const kernels::Conv2dShape& shape,
   return workspace(device, kernels::conv2d_workspace_bytes<T>(device.math(), shape, pass));
 }
 
-}  // namespace
-
-Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, int stride, int padding) {
+kernels::Conv2dShape conv2d_shape(const Tensor& input, const Tensor& weight, int stride, int padding) {
   check_rank("conv2d", input, 4);
   check_rank("conv2d", weight, 4);
   if (weight.dim(3) != input.dim(3))
@@ -33,6 +30,13 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, int
                                    stride,
                                    padding};
   kernels::check_conv2d("conv2d", shape);
+  return shape;
+}
+
+}  // namespace
+
+Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, int stride, int padding) {
+  const kernels::Conv2dShape shape = conv2d_shape(input, weight, stride, padding);
   if (bias.defined()) check_bias("conv2d", bias, shape.out_channels);
   check_device("conv2d", input, weight, "weight");
 
@@ -85,6 +89,7 @@ Conv2d::Conv2d(int64_t in, int64_t out, int kernel, const Device& device, Window
       bias_(bias == Bias::learned ? &add_parameter("bias", {out}, device) : nullptr) {}
 
 Tensor Conv2d::forward(const Tensor& x) {
+  last_use_ = {conv2d_shape(x, weight_, window_.stride, window_.padding), x.requires_grad()};
   return conv2d(x, weight_, bias_ != nullptr ? *bias_ : Tensor(), window_.stride, window_.padding);
 }
 
