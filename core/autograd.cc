@@ -123,11 +123,18 @@ void accumulate(Tensor& sum, const Tensor& term) {
   add_into(sum, term);
 }
 
-// A leaf's gradient that somebody set (a range of an arena, say) is added to where it lies.
+// A leaf's gradient that somebody set (a range of an arena, say) is added to where it lies, unless the term was
+// written there (gradient_memory).
 void accumulate_leaf(TensorState& leaf, const Tensor& term) {
   leaf.gradient_written = true;
+  const bool in_place = std::exchange(leaf.gradient_lent, false);
   if (leaf.gradient.defined()) {
-    add_into(leaf.gradient, term);
+    const auto& own = TensorState::of(leaf.gradient);
+    if (in_place && own->address() == TensorState::of(term)->address())
+      leaf.gradient.mark_overwritten();
+    else
+      add_into(leaf.gradient, term);
+    ++own->storage->gradients_written;
   } else {
     // Two leaves must never share one gradient's memory.
     leaf.gradient = held_alone(term) ? term : term.copy_to(term.device());
@@ -168,6 +175,17 @@ void check_passable(const Node& node) {
 }
 
 }  // namespace
+
+Tensor gradient_memory(const Tensor& input) {
+  TensorState& leaf = *TensorState::of(input);
+  const Tensor& gradient = leaf.gradient;
+  const bool zero = !leaf.producer && leaf.requires_grad && gradient.defined() && leaf.gradient_is_zero &&
+                    !leaf.gradient_written && !leaf.gradient_lent &&
+                    TensorState::of(gradient)->storage->foreign_writes() == leaf.gradient_foreign_writes;
+  if (!zero) return Tensor::empty(input.shape(), input.device(), input.dtype());
+  leaf.gradient_lent = true;
+  return gradient.detach();
+}
 
 void backward(const Tensor& loss) {
   if (loss.size() != 1)

@@ -5,6 +5,7 @@
 
 #include "kernels/launch.cuh"
 #include "kernels/row_sums.cuh"
+#include "kernels/update.h"
 
 namespace lockstep::kernels {
 
@@ -51,10 +52,9 @@ __global__ void clip_norm_kernel(const float* __restrict__ x, int64_t n, float g
 }
 
 template <int kThreads, bool kAligned>
-__global__ void clip_scale_kernel(const float* __restrict__ norm, float max_norm, int64_t n,
-                                  float* __restrict__ x) {
-  const float factor = max_norm / (*norm + 1e-6f);
-  if (factor >= 1.0f) return;  // a NaN goes on, and into every element
+__global__ void clip_scale_kernel(GradientClip clip, int64_t n, float* __restrict__ x) {
+  const float factor = clip.factor();
+  if (factor == 1.0f) return;  // a NaN goes on, and into every element
   constexpr int kPack = kThreads > 1 && kAligned ? 4 : 1;
   const int64_t begin = blockIdx.x * kChunk;
   const int64_t count = begin + kChunk < n ? kChunk : n - begin;
@@ -70,8 +70,8 @@ size_t clip_by_norm_workspace_bytes(int64_t n) {
   return static_cast<size_t>(chunk_count(n)) * sizeof(double);
 }
 
-void clip_by_norm(float* x, int64_t n, float max_norm, float gradient_scale, float* norm,
-                  const SumScratch& scratch, cudaStream_t stream) {
+void norm_for_clip(const float* x, int64_t n, float gradient_scale, float* norm, const SumScratch& scratch,
+                   cudaStream_t stream) {
   with_constants(
       [&]<bool kAligned>(std::bool_constant<kAligned>) {
         launch_blocks<256>([](auto threads) { return clip_norm_kernel<threads(), kAligned>; },
@@ -79,12 +79,22 @@ void clip_by_norm(float* x, int64_t n, float max_norm, float gradient_scale, flo
                            static_cast<double*>(scratch.workspace), scratch.tickets, norm);
       },
       are_aligned(x));
+}
+
+void scale_by_clip(float* x, int64_t n, float max_norm, const float* norm, cudaStream_t stream) {
   with_constants(
       [&]<bool kAligned>(std::bool_constant<kAligned>) {
         launch_blocks<256>([](auto threads) { return clip_scale_kernel<threads(), kAligned>; },
-                           dim3(static_cast<unsigned>(chunk_count(n))), stream, norm, max_norm, n, x);
+                           dim3(static_cast<unsigned>(chunk_count(n))), stream, GradientClip{norm, max_norm},
+                           n, x);
       },
       are_aligned(x));
+}
+
+void clip_by_norm(float* x, int64_t n, float max_norm, float gradient_scale, float* norm,
+                  const SumScratch& scratch, cudaStream_t stream) {
+  norm_for_clip(x, n, gradient_scale, norm, scratch, stream);
+  scale_by_clip(x, n, max_norm, norm, stream);
 }
 
 }  // namespace lockstep::kernels

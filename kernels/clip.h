@@ -17,6 +17,10 @@ namespace lockstep::kernels {
 // A norm that is NaN makes every element NaN. The sum's order depends on n alone.
 void clip_by_norm(float* x, int64_t n, float max_norm, float gradient_scale, float* norm,
                   const SumScratch& scratch, cudaStream_t stream);
+// Its two steps.
+void norm_for_clip(const float* x, int64_t n, float gradient_scale, float* norm, const SumScratch& scratch,
+                   cudaStream_t stream);
+void scale_by_clip(float* x, int64_t n, float max_norm, const float* norm, cudaStream_t stream);
 size_t clip_by_norm_workspace_bytes(int64_t n);
 
 }  // namespace lockstep::kernels

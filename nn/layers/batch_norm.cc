@@ -98,12 +98,12 @@ Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training, A
   return record(
       "batch_norm", y, {x, state.weight, state.bias, addend},
       [x = x.detach(), y = relu ? y : Tensor(), mean, inverse, weight = state.weight.detach(), shape, mode,
-       rows_of_all, group = together ? group : nullptr,
+       rows_of_all, parameters = std::pair(state.weight, state.bias), group = together ? group : nullptr,
        want_addend = addend.defined() && addend.requires_grad()](const Tensor& dy) {
         const Device on = x.device();
         const DeviceGuard here(on);
-        const Tensor dweight = Tensor::empty(weight.shape(), on);
-        const Tensor dbias = Tensor::empty(weight.shape(), on);
+        const Tensor dweight = gradient_memory(parameters.first, DType::float32);
+        const Tensor dbias = gradient_memory(parameters.second, DType::float32);
         for_float_type("batch_norm", x.dtype(), [&]<typename T>(T) {
           const Tensor scratch = workspace(on, batch_norm_workspace_bytes(shape));
           batch_norm_gradient_sums(shape, x.data<T>(), data_or_null<T>(y), dy.data<T>(), mean.data<float>(),

@@ -44,7 +44,7 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, int
   const DeviceGuard guard(device);
   const DType type = operand_type(device);
   const Tensor x = cast(input, type);
-  const Tensor w = converted(weight.detach(), type);
+  const Tensor w = converted_weight(weight, type);
   const Tensor y =
       Tensor::empty({shape.batch, shape.out_height(), shape.out_width(), shape.out_channels}, device, type);
   for_float_type("conv2d", type, [&]<typename T>(T) {
@@ -57,8 +57,7 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, int
   const bool want_dx = x.requires_grad(), want_dw = weight.requires_grad();
   return record(
       "conv2d", y, {x, weight, bias},
-      [x = x.detach(), w, shape, want_dx, want_dw, want_db = bias.defined(),
-       w_type = weight.dtype()](const Tensor& dy) {
+      [x = x.detach(), w, shape, want_dx, want_dw, weight, bias](const Tensor& dy) {
         const Device on = x.device();
         const DeviceGuard here(on);
         Tensor dx, dw;
@@ -70,14 +69,14 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, int
                                           scratch.data<uint8_t>());
           }
           if (want_dw) {
-            dw = Tensor::empty(w.shape(), on);
+            dw = gradient_memory(weight, DType::float32);
             const Tensor scratch = conv2d_workspace<T>(on, shape, kernels::ConvPass::backward_filter);
             kernels::conv2d_backward_filter(on.math(), shape, x.data<T>(), dy.data<T>(), dw.data<float>(),
                                             scratch.data<uint8_t>());
-            dw = converted(dw, w_type);
+            dw = converted(dw, weight.dtype());
           }
         });
-        return std::vector<Tensor>{dx, dw, want_db ? bias_gradient(dy, shape.out_channels) : Tensor()};
+        return std::vector<Tensor>{dx, dw, bias_gradient(dy, bias)};
       },
       {{"input", want_dw ? x : Tensor()}, {"weight", want_dx ? w : Tensor()}});
 }
