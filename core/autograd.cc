@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <mutex>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -176,6 +178,30 @@ void check_passable(const Node& node) {
 
 }  // namespace
 
+namespace {
+
+// A 1 for each device and type, made once. Nobody writes to it: what holds it adds in a copy.
+Tensor unit_gradient(const Device& device, DType type) {
+  static auto& units = *new std::map<std::pair<int, DType>, Tensor>;  // may be needed until the end
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  Tensor& unit = units[{device.index(), type}];
+  if (!unit.defined()) {
+    const DeviceGuard guard(device);
+    unit = Tensor::empty({1}, device, type);
+    for_float_type("backward", type,
+                   [&]<typename T>(T) { kernels::fill(unit.data<T>(), 1.0f, 1, device.stream()); });
+  }
+  return unit;
+}
+
+}  // namespace
+
+bool is_unit_gradient(const Tensor& gradient) {
+  return gradient.size() == 1 && TensorState::of(gradient)->address() ==
+                                     TensorState::of(unit_gradient(gradient.device(), gradient.dtype()))->address();
+}
+
 Tensor gradient_memory(const Tensor& input) {
   TensorState& leaf = *TensorState::of(input);
   const Tensor& gradient = leaf.gradient;
@@ -190,11 +216,7 @@ Tensor gradient_memory(const Tensor& input) {
 void backward(const Tensor& loss) {
   if (loss.size() != 1)
     throw Error(fmt::format("backward: a loss has one element, this has shape {}", to_string(loss.shape())));
-  const Tensor one = Tensor::empty(loss.shape(), loss.device(), loss.dtype());
-  const DeviceGuard guard(loss.device());
-  for_float_type("backward", loss.dtype(),
-                 [&]<typename T>(T) { kernels::fill(one.data<T>(), 1.0f, 1, loss.device().stream()); });
-  backward(loss, one);
+  backward(loss, unit_gradient(loss.device(), loss.dtype()).reshape(loss.shape()));
 }
 
 void backward(const Tensor& output, const Tensor& gradient) {
