@@ -254,8 +254,9 @@ void softmax_bench(benchmark::State& state) {
   const Floats logits(rows * classes, stream), gradient(rows * classes, stream), loss(rows, stream);
   const Labels labels(rows, stream);
   const Array<LabelFault> fault(1);
-  measure(state, stream, 8 * rows * (classes + 1),
-          [&] { softmax_cross_entropy<float>(logits, labels, rows, classes, 0, 1, loss, gradient, fault, stream); });
+  measure(state, stream, 8 * rows * (classes + 1), [&] {
+    softmax_cross_entropy<float>(logits, labels, rows, classes, 0, 1, loss, gradient, fault, stream);
+  });
 }
 BENCHMARK(softmax_bench)->Args({256, 10})->Args({256, 1000})->UseRealTime();
 

@@ -125,8 +125,8 @@ void accumulate(Tensor& sum, const Tensor& term) {
   add_into(sum, term);
 }
 
-// A leaf's gradient that somebody set (a range of an arena, say) is added to where it lies, unless the term was
-// written there (gradient_memory).
+// A leaf's gradient that somebody set (a range of an arena, say) is added to where it lies, unless the term
+// was written there (gradient_memory).
 void accumulate_leaf(TensorState& leaf, const Tensor& term) {
   leaf.gradient_written = true;
   const bool in_place = std::exchange(leaf.gradient_lent, false);
@@ -198,8 +198,9 @@ Tensor unit_gradient(const Device& device, DType type) {
 }  // namespace
 
 bool is_unit_gradient(const Tensor& gradient) {
-  return gradient.size() == 1 && TensorState::of(gradient)->address() ==
-                                     TensorState::of(unit_gradient(gradient.device(), gradient.dtype()))->address();
+  return gradient.size() == 1 &&
+         TensorState::of(gradient)->address() ==
+             TensorState::of(unit_gradient(gradient.device(), gradient.dtype()))->address();
 }
 
 Tensor gradient_memory(const Tensor& input) {

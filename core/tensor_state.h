@@ -35,9 +35,9 @@ struct TensorState {
   bool gradient_written = false;             // by backward, since it was set
   bool gradient_is_zero = false;             // was when it was set, with so many foreign writes
   uint64_t gradient_foreign_writes = 0;
-  bool gradient_lent = false;      // to a backward function that writes it in place
-  Tensor rounded = {};             // a bfloat16 copy of a leaf, made of its values
-  uint64_t rounded_version = 0;    // of the leaf's memory
+  bool gradient_lent = false;    // to a backward function that writes it in place
+  Tensor rounded = {};           // a bfloat16 copy of a leaf, made of its values
+  uint64_t rounded_version = 0;  // of the leaf's memory
 
   std::byte* address() const { return static_cast<std::byte*>(storage->memory) + offset; }
   static Tensor wrap(TensorState state) { return Tensor(std::make_shared<TensorState>(std::move(state))); }

@@ -12,7 +12,8 @@ void activation_forward(const T* x, T* y, int64_t n, cudaStream_t stream) {
 template <typename F, typename T>
 void activation_backward(const T* kept, const T* dy, T* dx, int64_t n, cudaStream_t stream) {
   launch_map(
-      stream, n, [=] __device__(float& to, float value, float gradient) { to = F::backward(value, gradient); },
+      stream, n,
+      [=] __device__(float& to, float value, float gradient) { to = F::backward(value, gradient); },
       Output{dx}, kept, dy);
 }
 

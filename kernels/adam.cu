@@ -52,9 +52,8 @@ void adam_step(const AdamSettings& settings, int64_t t, float* weights, const fl
                float* first_moment, float* second_moment, int64_t n, cudaStream_t stream) {
   const Rule rule(settings, t);
   launch_map(
-      stream, n,
-      [=] __device__(float& w, float dw, float& m, float& v) { rule(w, dw, m, v, 1.0f); }, weights, gradient,
-      first_moment, second_moment);
+      stream, n, [=] __device__(float& w, float dw, float& m, float& v) { rule(w, dw, m, v, 1.0f); }, weights,
+      gradient, first_moment, second_moment);
 }
 
 }  // namespace lockstep::kernels

@@ -94,9 +94,9 @@ void bias_add(T* y, const float* bias, int64_t rows, int channels, cudaStream_t 
   if (at_gpu_block_size && are_aligned(y) && rows >= fold) {
     const int packs = fold * channels / kPackOf<T>;
     const int block_rows = std::max(1, 4 * kSlots / packs);
-    launch(bias_add_packs_kernel<kSlots, T>,
-           dim3(ceil_div(rows / fold, block_rows), ceil_div(packs, kSlots)), dim3(kSlots), 0, stream, y, bias,
-           rows / fold, block_rows, channels, fold, static_cast<int>(rows % fold));
+    launch(bias_add_packs_kernel<kSlots, T>, dim3(ceil_div(rows / fold, block_rows), ceil_div(packs, kSlots)),
+           dim3(kSlots), 0, stream, y, bias, rows / fold, block_rows, channels, fold,
+           static_cast<int>(rows % fold));
     return;
   }
   const int64_t step_rows = kSlots / std::min(kSlots, channels);

@@ -186,8 +186,8 @@ __device__ void for_each_row(int rows, int channels, Make make) {
 #pragma unroll 4
     for (int row = row_of_thread; row < rows; row += step) f(row);
   } else {
-    for_each_channel<kThreads, false>(
-        rows, channels, [=](auto lanes, int row, int channel) { make(lanes, channel)(row); });
+    for_each_channel<kThreads, false>(rows, channels,
+                                      [=](auto lanes, int row, int channel) { make(lanes, channel)(row); });
   }
 }
 

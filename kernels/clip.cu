@@ -1,6 +1,6 @@
-// Clipping in two launches: a block a chunk sums the chunk's squares, and the block that comes last adds these
-// up in their order; then every element is scaled as the norm, still on the device, asks for. Squares are
-// summed in double, where no float's square overflows or vanishes.
+// Clipping in two launches: a block a chunk sums the chunk's squares, and the block that comes last adds
+// these up in their order; then every element is scaled as the norm, still on the device, asks for. Squares
+// are summed in double, where no float's square overflows or vanishes.
 #include "kernels/clip.h"
 
 #include "kernels/launch.cuh"

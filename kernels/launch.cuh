@@ -1,6 +1,6 @@
 // One kernel source, two machines. This file is the only place where the two differ: nvcc compiles the GPU
-// half, g++ the half that hands the same kernels to hostcuda. Kernels come in four forms
-// (docs/architecture.md has a table), which are launched in three ways:
+// half, g++ the half that hands the same kernels to hostcuda. Kernels come in five forms
+// (docs/architecture.md has a table), which are launched in three ways, and a fourth in kernels/map.cuh:
 //   launch_elements(stream, n, f)        f(i) for every i in [0, n); independent elements
 //   launch_blocks<kThreads>(kernels, ..) a kernel templated on its block size; one thread per block on a CPU
 //   launch(kernel, grid, block, ..)      any CUDA kernel, __syncthreads and shuffles included

@@ -103,8 +103,8 @@ struct MapElement {
   F f;
   std::tuple<Operands...> operands;
   void operator()(int64_t i) const {
-    std::apply(
-        [&](const Operands&... all) { map_loaded<1>(i, f, Loaded<1, Operands>(all, i)...); }, operands);
+    std::apply([&](const Operands&... all) { map_loaded<1>(i, f, Loaded<1, Operands>(all, i)...); },
+               operands);
   }
 };
 
@@ -126,8 +126,9 @@ void launch_map(LaunchStream stream, int64_t n, F f, Operands... operands) {
     if (!at_gpu_block_size)
       return launch_elements(stream, n, detail::MapElement<F, Operands...>{f, {operands...}});
   }
-  constexpr int kPack =
-      (... || (sizeof(typename detail::OperandOf<Operands>::Type) == 2)) ? kPackOf<__nv_bfloat16> : kPackOf<float>;
+  constexpr int kPack = (... || (sizeof(typename detail::OperandOf<Operands>::Type) == 2))
+                            ? kPackOf<__nv_bfloat16>
+                            : kPackOf<float>;
   const int64_t head = detail::head_of_packs<kPack>(operands...);
   if (head >= 0 && head + kPack <= n)
     launch(detail::map_kernel<kPack, F, Operands...>, dim3(elements_grid(n / kPack)), dim3(kElementsBlock), 0,

@@ -18,16 +18,16 @@ struct Pack {
   __host__ __device__ float& operator[](int i) { return value[i]; }
   __host__ __device__ float operator[](int i) const { return value[i]; }
 
-#define LOCKSTEP_PACK_OPERATOR(op)                                   \
+#define LOCKSTEP_PACK_OPERATOR(op)                                            \
   friend __host__ __device__ Pack operator op(const Pack& a, const Pack& b) { \
-    Pack c;                                                          \
-    for (int i = 0; i < kCount; ++i) c[i] = a[i] op b[i];            \
-    return c;                                                        \
-  }                                                                  \
+    Pack c;                                                                   \
+    for (int i = 0; i < kCount; ++i) c[i] = a[i] op b[i];                     \
+    return c;                                                                 \
+  }                                                                           \
   friend __host__ __device__ Pack operator op(const Pack& a, float b) {       \
-    Pack c;                                                          \
-    for (int i = 0; i < kCount; ++i) c[i] = a[i] op b;               \
-    return c;                                                        \
+    Pack c;                                                                   \
+    for (int i = 0; i < kCount; ++i) c[i] = a[i] op b;                        \
+    return c;                                                                 \
   }
   LOCKSTEP_PACK_OPERATOR(+)
   LOCKSTEP_PACK_OPERATOR(-)

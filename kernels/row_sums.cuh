@@ -130,7 +130,8 @@ __device__ bool is_last_block(unsigned* ticket, unsigned blocks) {
   __shared__ bool last;
   __threadfence();
   __syncthreads();
-  if (is_block_leader<kThreads>()) last = atomicInc(ticket, blocks - 1) == blocks - 1;  // the last sets it to 0
+  if (is_block_leader<kThreads>())
+    last = atomicInc(ticket, blocks - 1) == blocks - 1;  // the last sets it to 0
   __syncthreads();
   __threadfence();
   return last;

@@ -16,8 +16,8 @@ namespace lockstep::kernels {
 // smoothing in [0, 1] is label smoothing as in Szegedy et al., Rethinking the Inception Architecture, 2016,
 // and in PyTorch. dlogits may be null when only the loss is wanted. A row whose label is not in [0, classes)
 // has NaN for its loss and its gradient, and is noted in *fault.
-// With `total`, *sum = factor * the sum of the rows' losses, in an order that depends on their number alone; for
-// 1 to kMostRowsInTotal rows.
+// With `total`, *sum = factor * the sum of the rows' losses, in an order that depends on their number alone;
+// for 1 to kMostRowsInTotal rows.
 struct LossTotal {
   float* sum = nullptr;
   float factor = 1;
@@ -31,7 +31,8 @@ void softmax_cross_entropy(const T* logits, const int32_t* labels, int64_t rows,
                            cudaStream_t stream, const LossTotal& total = {});
 
 // *correct += number of rows whose largest logit (the first of equal ones) is at the label. A row whose label
-// is not in [0, classes) is noted in *fault. With `loss`, *loss.sum += *loss.value, which is logged beside it.
+// is not in [0, classes) is noted in *fault. With `loss`, *loss.sum += *loss.value, which is logged beside
+// it.
 struct LoggedLoss {
   const float* value = nullptr;
   float* sum = nullptr;

@@ -1,5 +1,6 @@
 // One launch for the update of many parameters, wherever these lie: a block takes a chunk of one of them from
-// a list in device memory. What is done to an element is a rule: rule(weight, gradient, state, state, decays).
+// a list in device memory. What is done to an element is a rule: rule(weight, gradient, state, state,
+// decays).
 #pragma once
 
 #include "kernels/launch.cuh"

@@ -28,8 +28,8 @@ struct UpdateList {
   int64_t count;
 };
 
-// Gradients are multiplied by min(1, max_norm / (*norm + 1e-6)), or by NaN where the norm is (kernels/clip.h);
-// without a norm they stay.
+// Gradients are multiplied by min(1, max_norm / (*norm + 1e-6)), or by NaN where the norm is
+// (kernels/clip.h); without a norm they stay.
 struct GradientClip {
   const float* norm = nullptr;  // device memory
   float max_norm = 0;

@@ -63,8 +63,8 @@ class Optimizer {
   // Called for each parameter that has a gradient: which step of its own this is. Those of different steps
   // are updated apart.
   virtual int64_t begin_step(size_t /*index*/) { return 0; }
-  // Memory between steps: a tensor of zeros for each parameter, of its shape and on its device, at most twice;
-  // a number for each, at first 0. References stay valid.
+  // Memory between steps: a tensor of zeros for each parameter, of its shape and on its device, at most
+  // twice; a number for each, at first 0. References stay valid.
   std::vector<Tensor>& add_tensors(const std::string& what);
   std::vector<int64_t>& add_counts(const std::string& what);
 
@@ -94,9 +94,9 @@ class Optimizer {
 // Makes the optimizer of one replica's parameters.
 using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(std::vector<Tensor>)>;
 
-// Tensors of zeros of the shapes of `parameters`, in one block of memory, each at an address that is a multiple
-// of 256: libraries and 16-byte accesses want such. What lies between stays zero. In the order of the list, or
-// in reverse.
+// Tensors of zeros of the shapes of `parameters`, in one block of memory, each at an address that is a
+// multiple of 256: libraries and 16-byte accesses want such. What lies between stays zero. In the order of
+// the list, or in reverse.
 struct Arena {
   Tensor all;
   std::vector<Tensor> ranges;  // by parameter

@@ -92,8 +92,8 @@ void check_conv2d(const char* operation, const Conv2dShape& s) {
 
 ConvChoice conv2d_choice(const MathContext& context, const Conv2dShape& shape, ConvPass pass, bool bfloat16) {
   check_conv2d(name(pass), shape);
-  const ConvDecision made = bfloat16 ? decision<__nv_bfloat16>(context, shape, pass)
-                                     : decision<float>(context, shape, pass);
+  const ConvDecision made =
+      bfloat16 ? decision<__nv_bfloat16>(context, shape, pass) : decision<float>(context, shape, pass);
   if (made.route != ConvRoute::through_float32) return {name_of(made.route), made.why};
   const ConvDecision in_float = decision<float>(context, shape, pass);
   return {std::string("float32: ") + name_of(in_float.route), made.why};

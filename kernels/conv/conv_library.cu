@@ -55,7 +55,8 @@ class Descriptors {
 // What is known of a shape on a device, a pass at a time: a first layer has no backward data, and the bytes
 // that one pass wants say nothing about another.
 struct Plan {
-  Plan(const Conv2dShape& shape, cudnnDataType_t type, cudnnMathType_t math) : descriptors(shape, type, math) {}
+  Plan(const Conv2dShape& shape, cudnnDataType_t type, cudnnMathType_t math)
+      : descriptors(shape, type, math) {}
 
   const LibraryChoice<cudnnConvolutionFwdAlgo_t>& forward(cudnnHandle_t handle) {
     const Descriptors& d = descriptors;
@@ -218,8 +219,8 @@ void backward_data(const MathContext& context, const Conv2dShape& shape, const T
                    void* workspace) {
   const auto [d, choice] = planned_backward_data<T>(context, shape);
   LOCKSTEP_CUDNN(cudnnConvolutionBackwardData(context.cudnn, &kOne, d.filter, w, d.output, dy, d.convolution,
-                                              choice.algorithm, workspace,
-                                              choice.workspace_bytes, &kZero, d.input, dx));
+                                              choice.algorithm, workspace, choice.workspace_bytes, &kZero,
+                                              d.input, dx));
 }
 
 template <typename T>
@@ -227,10 +228,10 @@ void backward_filter(const MathContext& context, const Conv2dShape& shape, const
                      void* workspace) {
   const auto [d, choice] = planned_backward_filter<T>(context, shape);
   T* const gradient = kIsFloat<T> ? reinterpret_cast<T*>(dw) : static_cast<T*>(workspace);
-  LOCKSTEP_CUDNN(cudnnConvolutionBackwardFilter(
-      context.cudnn, &kOne, d.input, x, d.output, dy, d.convolution, choice.algorithm,
-      static_cast<std::byte*>(workspace) + filter_offset<T>(shape), choice.workspace_bytes, &kZero,
-      d.filter, gradient));
+  LOCKSTEP_CUDNN(cudnnConvolutionBackwardFilter(context.cudnn, &kOne, d.input, x, d.output, dy, d.convolution,
+                                                choice.algorithm,
+                                                static_cast<std::byte*>(workspace) + filter_offset<T>(shape),
+                                                choice.workspace_bytes, &kZero, d.filter, gradient));
   if constexpr (!kIsFloat<T>) cast(gradient, dw, shape.weight_size(), context.stream);
 }
 

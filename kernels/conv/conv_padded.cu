@@ -57,7 +57,9 @@ class Padded {
     next_ += aligned(static_cast<size_t>(count) * sizeof(U));
     return array;
   }
-  const T* widened_x(const T* x) { return widened(x, size.x_rows, s.in_channels, size.x_rows, wide.in_channels); }
+  const T* widened_x(const T* x) {
+    return widened(x, size.x_rows, s.in_channels, size.x_rows, wide.in_channels);
+  }
   const T* widened_y(const T* y) {
     return widened(y, size.y_rows, s.out_channels, size.y_rows, wide.out_channels);
   }

@@ -72,9 +72,9 @@ bool is_small_convolution(const Conv2dShape& s, ConvPass pass) {
   constexpr int64_t kSharedFloats = 10 << 10;  // 40 KB, so that two blocks fit any multiprocessor
   if (!has_few_channels(s, ConvPass::forward)) return false;
   if (pass == ConvPass::backward_filter) {
-    const int64_t input =
-        int64_t{s.height + 2 * s.padding} * (s.width + 2 * s.padding) * s.in_channels;
-    return s.weight_size() <= 4096 && input + int64_t{s.out_height()} * s.out_width() * s.out_channels <= kSharedFloats;
+    const int64_t input = int64_t{s.height + 2 * s.padding} * (s.width + 2 * s.padding) * s.in_channels;
+    return s.weight_size() <= 4096 &&
+           input + int64_t{s.out_height()} * s.out_width() * s.out_channels <= kSharedFloats;
   }
   // The weights of a block: of all taps and inputs, for at most 6 outputs.
   const int inputs = pass == ConvPass::forward ? s.in_channels : s.out_channels;

@@ -12,13 +12,13 @@ namespace lockstep::kernels {
 enum class Machine { cpu, gpu };
 
 enum class ConvRoute {
-  direct,            // images are the lanes of a vector: for a CPU
-  small_channels,    // a thread has a position, weights are in shared memory: for a GPU
-  library,           // cuDNN
-  library_padded,    // cuDNN, with channels of zeros up to a multiple of 8
-  columns_library,   // im2col and cuBLAS
-  columns_own,       // im2col and the matrix product written here
-  through_float32,   // bfloat16 that is widened, computed in float32 and rounded
+  direct,           // images are the lanes of a vector: for a CPU
+  small_channels,   // a thread has a position, weights are in shared memory: for a GPU
+  library,          // cuDNN
+  library_padded,   // cuDNN, with channels of zeros up to a multiple of 8
+  columns_library,  // im2col and cuBLAS
+  columns_own,      // im2col and the matrix product written here
+  through_float32,  // bfloat16 that is widened, computed in float32 and rounded
 };
 
 const char* name_of(ConvRoute route);

@@ -78,7 +78,8 @@ void correlate(cudaStream_t stream, const SmallCorrelation& s, const float* x, c
   const int tile = channel_tile(s.out_channels);
   const dim3 grid(static_cast<unsigned>((s.positions + kThreads - 1) / kThreads),
                   static_cast<unsigned>((s.out_channels + tile - 1) / tile));
-  const size_t shared = static_cast<size_t>(s.taps()) * static_cast<size_t>(s.in_channels * tile) * sizeof(float);
+  const size_t shared =
+      static_cast<size_t>(s.taps()) * static_cast<size_t>(s.in_channels * tile) * sizeof(float);
   launch(tile == 6 ? small_correlation_kernel<6> : small_correlation_kernel<4>, grid, dim3(kThreads), shared,
          stream, s, x, w, bias, y);
 }
@@ -120,7 +121,9 @@ struct SmallFilter {
         kernel_width(s.kernel_width),
         stride(s.stride),
         padding(s.padding) {}
-  __host__ __device__ int weights() const { return out_channels * kernel_height * kernel_width * in_channels; }
+  __host__ __device__ int weights() const {
+    return out_channels * kernel_height * kernel_width * in_channels;
+  }
   __host__ __device__ int padded_row() const { return (width + 2 * padding) * in_channels; }
   __host__ __device__ int padded_image() const { return (height + 2 * padding) * padded_row(); }
   __host__ __device__ int gradients() const { return out_height * out_width * out_channels; }
@@ -171,7 +174,8 @@ __global__ void small_filter_kernel(SmallFilter s, const float* __restrict__ x, 
   }
   LOCKSTEP_UNROLL
   for (int k = 0; k < kWeights; ++k)
-    if (thread + k * kThreads < weights) partial[int64_t{blockIdx.x} * weights + thread + k * kThreads] = sum[k];
+    if (thread + k * kThreads < weights)
+      partial[int64_t{blockIdx.x} * weights + thread + k * kThreads] = sum[k];
 }
 
 // The partial sums, up to a multiple of 16 bytes; what adds them up has the rest.

@@ -10,8 +10,8 @@
 
 namespace lockstep::kernels {
 
-// "Not supported" in any version: 9 in cuDNN 8; 3000 to 3999, with a reason each, in cuDNN 9, which names 3000
-// to 3014.
+// "Not supported" in any version: 9 in cuDNN 8; 3000 to 3999, with a reason each, in cuDNN 9, which names
+// 3000 to 3014.
 constexpr bool is_not_supported(cudnnStatus_t status) {
   const auto code = static_cast<int>(status);
   return code == 9 || (code >= 3000 && code < 4000);

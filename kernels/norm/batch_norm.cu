@@ -150,17 +150,18 @@ void batch_norm_normalise(const BatchNormShape& shape, const T* x, const float* 
   if (shape.rows == 0 || shape.channels == 0) return;
   const auto run = [&]<bool kAdd, bool kRelu>(std::bool_constant<kAdd>, std::bool_constant<kRelu>) {
     launch_rows<T>(
-        [](auto threads, auto pack) { return normalise_kernel<threads(), pack(), T, kAdd, kRelu>; },
-        shape, are_aligned(x, addend, y), stream, x, mean, inverse_stddev, gamma, beta, addend, y);
+        [](auto threads, auto pack) { return normalise_kernel<threads(), pack(), T, kAdd, kRelu>; }, shape,
+        are_aligned(x, addend, y), stream, x, mean, inverse_stddev, gamma, beta, addend, y);
   };
   with_constants(run, addend != nullptr, relu);
 }
 
-#define LOCKSTEP_INSTANTIATE(T)                                                                            \
-  template void batch_norm_statistics(const BatchNormShape&, const BatchNormSettings&, const T*, float*,   \
-                                      float*, float*, float*, const SumScratch&, cudaStream_t);                        \
-  template void batch_norm_shard_statistics(const BatchNormShape&, const T*, float*, const SumScratch&, cudaStream_t); \
-  template void batch_norm_normalise(const BatchNormShape&, const T*, const float*, const float*,          \
+#define LOCKSTEP_INSTANTIATE(T)                                                                          \
+  template void batch_norm_statistics(const BatchNormShape&, const BatchNormSettings&, const T*, float*, \
+                                      float*, float*, float*, const SumScratch&, cudaStream_t);          \
+  template void batch_norm_shard_statistics(const BatchNormShape&, const T*, float*, const SumScratch&,  \
+                                            cudaStream_t);                                               \
+  template void batch_norm_normalise(const BatchNormShape&, const T*, const float*, const float*,        \
                                      const float*, const float*, const T*, bool, T*, cudaStream_t)
 LOCKSTEP_INSTANTIATE(float);
 LOCKSTEP_INSTANTIATE(__nv_bfloat16);

@@ -60,7 +60,8 @@ enum class BatchNormMode { batch, running };
 template <typename T>
 void batch_norm_backward(const BatchNormShape& shape, BatchNormMode mode, const T* x, const T* y, const T* dy,
                          const float* mean, const float* inverse_stddev, const float* gamma, T* dx,
-                         T* daddend, float* dgamma, float* dbeta, const SumScratch& scratch, cudaStream_t stream);
+                         T* daddend, float* dgamma, float* dbeta, const SumScratch& scratch,
+                         cudaStream_t stream);
 
 // The same in parts, for a batch whose rows lie in shards on several devices: each makes the statistics of
 // its rows, all are merged; each makes its sums of gradients, all are added up; each makes its dx from them.

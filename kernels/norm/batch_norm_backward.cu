@@ -129,7 +129,8 @@ void batch_norm_input_gradient(const BatchNormShape& shape, BatchNormMode mode, 
 template <typename T>
 void batch_norm_backward(const BatchNormShape& shape, BatchNormMode mode, const T* x, const T* y, const T* dy,
                          const float* mean, const float* inverse_stddev, const float* gamma, T* dx,
-                         T* daddend, float* dgamma, float* dbeta, const SumScratch& scratch, cudaStream_t stream) {
+                         T* daddend, float* dgamma, float* dbeta, const SumScratch& scratch,
+                         cudaStream_t stream) {
   batch_norm_gradient_sums(shape, x, y, dy, mean, inverse_stddev, dgamma, dbeta, scratch, stream);
   batch_norm_input_gradient(shape, mode, shape.rows, x, y, dy, mean, inverse_stddev, gamma, dgamma, dbeta, dx,
                             daddend, stream);
@@ -137,13 +138,13 @@ void batch_norm_backward(const BatchNormShape& shape, BatchNormMode mode, const 
 
 #define LOCKSTEP_INSTANTIATE(T)                                                                              \
   template void batch_norm_gradient_sums(const BatchNormShape&, const T*, const T*, const T*, const float*,  \
-                                         const float*, float*, float*, const SumScratch&, cudaStream_t);                 \
+                                         const float*, float*, float*, const SumScratch&, cudaStream_t);     \
   template void batch_norm_input_gradient(const BatchNormShape&, BatchNormMode, int64_t, const T*, const T*, \
                                           const T*, const float*, const float*, const float*, const float*,  \
                                           const float*, T*, T*, cudaStream_t);                               \
   template void batch_norm_backward(const BatchNormShape&, BatchNormMode, const T*, const T*, const T*,      \
-                                    const float*, const float*, const float*, T*, T*, float*, float*, const SumScratch&, \
-                                    cudaStream_t)
+                                    const float*, const float*, const float*, T*, T*, float*, float*,        \
+                                    const SumScratch&, cudaStream_t)
 LOCKSTEP_INSTANTIATE(float);
 LOCKSTEP_INSTANTIATE(__nv_bfloat16);
 #undef LOCKSTEP_INSTANTIATE

@@ -55,30 +55,30 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, int
   });
 
   const bool want_dx = x.requires_grad(), want_dw = weight.requires_grad();
-  return record(
-      "conv2d", y, {x, weight, bias},
-      [x = x.detach(), w, shape, want_dx, want_dw, weight, bias](const Tensor& dy) {
-        const Device on = x.device();
-        const DeviceGuard here(on);
-        Tensor dx, dw;
-        for_float_type("conv2d", x.dtype(), [&]<typename T>(T) {
-          if (want_dx) {
-            dx = Tensor::empty(x.shape(), on, x.dtype());
-            const Tensor scratch = conv2d_workspace<T>(on, shape, kernels::ConvPass::backward_data);
-            kernels::conv2d_backward_data(on.math(), shape, dy.data<T>(), w.data<T>(), dx.data<T>(),
-                                          scratch.data<uint8_t>());
-          }
-          if (want_dw) {
-            dw = gradient_memory(weight, DType::float32);
-            const Tensor scratch = conv2d_workspace<T>(on, shape, kernels::ConvPass::backward_filter);
-            kernels::conv2d_backward_filter(on.math(), shape, x.data<T>(), dy.data<T>(), dw.data<float>(),
-                                            scratch.data<uint8_t>());
-            dw = converted(dw, weight.dtype());
-          }
-        });
-        return std::vector<Tensor>{dx, dw, bias_gradient(dy, bias)};
-      },
-      {{"input", want_dw ? x : Tensor()}, {"weight", want_dx ? w : Tensor()}});
+  return record("conv2d", y, {x, weight, bias},
+                [x = x.detach(), w, shape, want_dx, want_dw, weight, bias](const Tensor& dy) {
+                  const Device on = x.device();
+                  const DeviceGuard here(on);
+                  Tensor dx, dw;
+                  for_float_type("conv2d", x.dtype(), [&]<typename T>(T) {
+                    if (want_dx) {
+                      dx = Tensor::empty(x.shape(), on, x.dtype());
+                      const Tensor scratch = conv2d_workspace<T>(on, shape, kernels::ConvPass::backward_data);
+                      kernels::conv2d_backward_data(on.math(), shape, dy.data<T>(), w.data<T>(), dx.data<T>(),
+                                                    scratch.data<uint8_t>());
+                    }
+                    if (want_dw) {
+                      dw = gradient_memory(weight, DType::float32);
+                      const Tensor scratch =
+                          conv2d_workspace<T>(on, shape, kernels::ConvPass::backward_filter);
+                      kernels::conv2d_backward_filter(on.math(), shape, x.data<T>(), dy.data<T>(),
+                                                      dw.data<float>(), scratch.data<uint8_t>());
+                      dw = converted(dw, weight.dtype());
+                    }
+                  });
+                  return std::vector<Tensor>{dx, dw, bias_gradient(dy, bias)};
+                },
+                {{"input", want_dw ? x : Tensor()}, {"weight", want_dx ? w : Tensor()}});
 }
 
 Conv2d::Conv2d(int64_t in, int64_t out, int kernel, const Device& device, Window window, Bias bias)

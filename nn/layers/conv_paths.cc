@@ -12,8 +12,8 @@ void add_rows(const std::string& name, const Module& module, const Device& devic
   if (const auto* conv = dynamic_cast<const Conv2d*>(&module); conv != nullptr && conv->last_use()) {
     const Conv2d::Use& use = *conv->last_use();
     const auto add = [&](kernels::ConvPass pass, const char* title) {
-      const kernels::ConvChoice choice = kernels::conv2d_choice(device.math(), use.shape, pass,
-                                                                operand_type(device) == DType::bfloat16);
+      const kernels::ConvChoice choice =
+          kernels::conv2d_choice(device.math(), use.shape, pass, operand_type(device) == DType::bfloat16);
       rows.push_back({name, title, choice.path, choice.why});
     };
     add(kernels::ConvPass::forward, "forward");

@@ -20,8 +20,7 @@ void product_into(const Tensor& c, const Tensor& a, bool transpose_a, const Tens
 }
 
 Tensor product(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b) {
-  const Tensor c =
-      Tensor::empty({a.dim(transpose_a ? 1 : 0), b.dim(transpose_b ? 0 : 1)}, a.device());
+  const Tensor c = Tensor::empty({a.dim(transpose_a ? 1 : 0), b.dim(transpose_b ? 0 : 1)}, a.device());
   product_into(c, a, transpose_a, b, transpose_b);
   return c;
 }

@@ -169,8 +169,8 @@ TEST(BatchNormShards, HaveTheGradientsOfTheWholeBatch) {
           const TestScratch scratch(batch_norm_workspace_bytes(all));
           const DeviceBuffer<float> dx(n, kNaN), daddend(n, kNaN), dgamma(width, kNaN), dbeta(width, kNaN);
           batch_norm_backward(all, BatchNormMode::batch, x.data(), y, dy.data(), mean.data(), inverse.data(),
-                              gamma.data(), dx.data(), daddend.data(), dgamma.data(), dbeta.data(),
-                              scratch, nullptr);
+                              gamma.data(), dx.data(), daddend.data(), dgamma.data(), dbeta.data(), scratch,
+                              nullptr);
 
           std::vector<float> dgamma_of_all(width, 0), dbeta_of_all(width, 0);
           int64_t first = 0;

@@ -27,8 +27,8 @@ std::vector<BatchNormShape> shapes() {
   return all;
 }
 
-// How often a value is added on its way into a sum, at most: in its partial sum, over the eight of a slice, in
-// the partial sums of at most 256 slices, and over the eight of those.
+// How often a value is added on its way into a sum, at most: in its partial sum, over the eight of a slice,
+// in the partial sums of at most 256 slices, and over the eight of those.
 double additions(int64_t rows) {
   return static_cast<double>(rows) / 8 + 8 + 256 / 8 + 8;
 }
@@ -198,14 +198,12 @@ Gradients backward(const BatchNormShape& s, BatchNormMode mode, const Inputs& in
                    const std::vector<float>* y) {
   const auto n = in.x.size(), channels = in.mean.size();
   const DeviceBuffer<float> x(in.x, offset_of(s, 1)), output(y ? *y : std::vector<float>(), offset_of(s, 3)),
-      dy(in.dy, offset_of(s, 3)), mean(in.mean),
-      inverse(in.inverse, 1), gamma(in.gamma, 3), dx(std::vector<float>(n, kNaN), offset_of(s, 1)),
-      daddend(std::vector<float>(n, kNaN), offset_of(s, 3)), dgamma(std::vector<float>(channels, kNaN), 1),
-      dbeta(std::vector<float>(channels, kNaN), 3);
+      dy(in.dy, offset_of(s, 3)), mean(in.mean), inverse(in.inverse, 1), gamma(in.gamma, 3),
+      dx(std::vector<float>(n, kNaN), offset_of(s, 1)), daddend(std::vector<float>(n, kNaN), offset_of(s, 3)),
+      dgamma(std::vector<float>(channels, kNaN), 1), dbeta(std::vector<float>(channels, kNaN), 3);
   const TestScratch scratch(batch_norm_workspace_bytes(s));
   batch_norm_backward(s, mode, x.data(), y ? output.data() : nullptr, dy.data(), mean.data(), inverse.data(),
-                      gamma.data(), dx.data(), daddend.data(), dgamma.data(), dbeta.data(), scratch,
-                      nullptr);
+                      gamma.data(), dx.data(), daddend.data(), dgamma.data(), dbeta.data(), scratch, nullptr);
   scratch.check();
   return {dx.to_host(), daddend.to_host(), dgamma.to_host(), dbeta.to_host()};
 }

@@ -129,8 +129,8 @@ TEST(BatchNorm, OverBfloat16RoundsActivationsOnly) {
         const auto* x = arrays.activations(n);
         float *mean = arrays.float_result(s.channels), *inverse = arrays.float_result(s.channels);
         batch_norm_statistics(s, {}, x, mean, inverse, arrays.float_result(s.channels),
-                              arrays.float_result(s.channels),
-                              arrays.scratch(batch_norm_workspace_bytes(s)), nullptr);
+                              arrays.float_result(s.channels), arrays.scratch(batch_norm_workspace_bytes(s)),
+                              nullptr);
         batch_norm_shard_statistics(s, x, arrays.float_result(2 * s.channels),
                                     arrays.scratch(batch_norm_workspace_bytes(s)), nullptr);
         const float* gamma = arrays.parameters(s.channels, -2, 2);

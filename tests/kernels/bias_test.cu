@@ -1,5 +1,5 @@
-// Bias and its gradient: channels below, at and beyond a block's tile of 64 and the 256 slots of an addition. The inputs are small
-// integers, so that sums are exact in any order and every comparison is for equality.
+// Bias and its gradient: channels below, at and beyond a block's tile of 64 and the 256 slots of an addition.
+// The inputs are small integers, so that sums are exact in any order and every comparison is for equality.
 #include "kernels/bias.h"
 
 #include "tests/kernels/device_buffer.h"
@@ -20,7 +20,8 @@ struct Size {
 std::vector<Size> sizes() {
   std::vector<Size> all;
   for (const int64_t rows : {0, 1, 31, 32, 33, 1000})
-    for (const int channels : {1, 6, 10, 16, 33, 84, 120}) all.push_back({rows, channels, rows % 2 == 0 ? 4u : 1u});
+    for (const int channels : {1, 6, 10, 16, 33, 84, 120})
+      all.push_back({rows, channels, rows % 2 == 0 ? 4u : 1u});
   for (const int channels : {128, 129, 255, 256, 257, 600}) {
     all.push_back({37, channels, 0});
     all.push_back({37, channels, 3});

@@ -78,9 +78,11 @@ TEST(ConvPolicy, AGpuPadsChannelsForTensorCores) {
 
 TEST(ConvPolicy, WhatTheLibraryDeclinesGoesThroughCublas) {
   for (const ConvPass pass : kPasses) {
-    EXPECT_EQ(route({.shape = kBlockOfResNet, .pass = pass, .machine = Machine::gpu}, kNone), "im2col + cuBLAS");
-    EXPECT_EQ(route({.shape = kBlockOfResNet, .pass = pass, .machine = Machine::gpu, .bfloat16 = true}, kNone),
-              "through float32");
+    EXPECT_EQ(route({.shape = kBlockOfResNet, .pass = pass, .machine = Machine::gpu}, kNone),
+              "im2col + cuBLAS");
+    EXPECT_EQ(
+        route({.shape = kBlockOfResNet, .pass = pass, .machine = Machine::gpu, .bfloat16 = true}, kNone),
+        "through float32");
   }
   EXPECT_EQ(route({.shape = kStrided, .pass = ConvPass::backward_data, .machine = Machine::gpu}, kNone),
             "im2col + cuBLAS");
@@ -88,9 +90,9 @@ TEST(ConvPolicy, WhatTheLibraryDeclinesGoesThroughCublas) {
 
 TEST(ConvPolicy, PassesAreAskedOneByOne) {
   const LibraryAnswer must_not_be_asked = [](const Conv2dShape&) -> bool { throw Error("asked"); };
-  EXPECT_EQ(route({.shape = kFirstOfLeNet, .pass = ConvPass::forward, .machine = Machine::gpu},
-                  must_not_be_asked),
-            "small channels");
+  EXPECT_EQ(
+      route({.shape = kFirstOfLeNet, .pass = ConvPass::forward, .machine = Machine::gpu}, must_not_be_asked),
+      "small channels");
 }
 
 // What cuDNN's functions answer, made up.

@@ -9,7 +9,8 @@ namespace lockstep::test {
 
 class TestMath {
  public:
-  explicit TestMath(kernels::Math math) : context_{.math = math, .cublas = nullptr, .cudnn = nullptr, .stream = nullptr} {
+  explicit TestMath(kernels::Math math)
+      : context_{.math = math, .cublas = nullptr, .cudnn = nullptr, .stream = nullptr} {
     LOCKSTEP_CUDA(cudaStreamCreate(&context_.stream));
     LOCKSTEP_CUDA(cudaMalloc(&context_.tickets, kernels::kTickets * sizeof(unsigned)));
     LOCKSTEP_CUDA(cudaMemset(context_.tickets, 0, kernels::kTickets * sizeof(unsigned)));

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <hostcuda/statistics.h>
 
+#include <cstdio>
+
 #include "nn/init.h"
 #include "nn/layers.h"
 #include "nn/models/lenet.h"
@@ -34,6 +36,7 @@ uint64_t launches_of_a_step(const MakeModule& make, int k, int64_t rows, float m
   trainer.step(shards, 0.01F);
   const uint64_t counted = hostcuda::launches().all() - before;
   trainer.report();
+  std::printf("%llu launches a step\n", static_cast<unsigned long long>(counted));
   return counted;
 }
 
