@@ -217,6 +217,7 @@ Tensor gradient_memory(const Tensor& input) {
 void backward(const Tensor& loss) {
   if (loss.size() != 1)
     throw Error(fmt::format("backward: a loss has one element, this has shape {}", to_string(loss.shape())));
+  const DeviceGuard guard(loss.device());  // for backward functions that launch on the current device
   backward(loss, unit_gradient(loss.device(), loss.dtype()).reshape(loss.shape()));
 }
 
