@@ -54,6 +54,16 @@ struct Floats : Array<float> {
   Floats(int64_t n, cudaStream_t stream) : Array<float>(n) { random_normal(*this, n, 0, 1, 1, 0, stream); }
 };
 
+// What a sum of many blocks needs.
+struct Scratch {
+  Scratch(size_t bytes, cudaStream_t stream) : workspace(static_cast<int64_t>(bytes)), tickets(kTickets) {
+    LOCKSTEP_CUDA(cudaMemsetAsync(tickets, 0, kTickets * sizeof(unsigned), stream));
+  }
+  operator SumScratch() const { return {workspace, tickets}; }
+  Array<uint8_t> workspace;
+  Array<unsigned> tickets;
+};
+
 // Times `enqueue` with the device idle before and after, and reports the bytes it moves.
 template <typename F>
 void measure(benchmark::State& state, cudaStream_t stream, int64_t bytes, F enqueue) {
@@ -69,21 +79,21 @@ void fill_bench(benchmark::State& state) {
   const int64_t n = state.range(0);
   const Stream stream;
   const Floats x(n, stream);
-  measure(state, stream, 4 * n, [&] { fill(x, 1, n, stream); });
+  measure(state, stream, 4 * n, [&] { fill<float>(x, 1, n, stream); });
 }
 
 void add_into_bench(benchmark::State& state) {
   const int64_t n = state.range(0);
   const Stream stream;
   const Floats x(n, stream), y(n, stream);
-  measure(state, stream, 12 * n, [&] { add_into(y, x, n, stream); });
+  measure(state, stream, 12 * n, [&] { add_into<float>(y, x, n, stream); });
 }
 
 void scale_by_bench(benchmark::State& state) {
   const int64_t n = state.range(0);
   const Stream stream;
   const Floats x(n, stream), y(n, stream), factor(1, stream);
-  measure(state, stream, 8 * n, [&] { scale_by(x, factor, y, n, stream); });
+  measure(state, stream, 8 * n, [&] { scale_by<float>(x, factor, y, n, stream); });
 }
 
 template <typename F>
@@ -124,16 +134,18 @@ void clip_bench(benchmark::State& state) {
   const int64_t n = state.range(0);
   const bool longer = state.range(1) != 0;
   const Stream stream;
-  const Floats x(n, stream), partial(clip_by_norm_partials(n), stream), norm(1, stream);
+  const Floats x(n, stream), norm(1, stream);
+  const Scratch scratch(clip_by_norm_workspace_bytes(n), stream);
   measure(state, stream, (longer ? 12 : 4) * n,
-          [&] { clip_by_norm(x, n, longer ? __builtin_nanf("") : 1e30f, 1, partial, norm, stream); });
+          [&] { clip_by_norm(x, n, longer ? __builtin_nanf("") : 1e30f, 1, norm, scratch, stream); });
 }
 
 void reduce_sum_bench(benchmark::State& state) {
   const int64_t n = state.range(0);
   const Stream stream;
   const Floats x(n, stream), sum(1, stream);
-  measure(state, stream, 4 * n, [&] { reduce_sum(x, n, 1, sum, stream); });
+  const Scratch scratch(reduce_sum_workspace_bytes(n), stream);
+  measure(state, stream, 4 * n, [&] { reduce_sum(x, n, 1, sum, scratch, stream); });
 }
 
 // Elements that stay in the first-level cache, LeNet's convolution outputs, a ResNet-like activation.
@@ -158,7 +170,7 @@ void bias_add_bench(benchmark::State& state) {
   const int channels = static_cast<int>(state.range(1));
   const Stream stream;
   const Floats y(rows * channels, stream), bias(channels, stream);
-  measure(state, stream, 8 * rows * channels, [&] { bias_add(y, bias, rows, channels, stream); });
+  measure(state, stream, 8 * rows * channels, [&] { bias_add<float>(y, bias, rows, channels, stream); });
 }
 
 void bias_gradient_bench(benchmark::State& state) {
@@ -166,7 +178,9 @@ void bias_gradient_bench(benchmark::State& state) {
   const int channels = static_cast<int>(state.range(1));
   const Stream stream;
   const Floats dy(rows * channels, stream), dbias(channels, stream);
-  measure(state, stream, 4 * rows * channels, [&] { bias_gradient(dy, dbias, rows, channels, stream); });
+  const Scratch scratch(bias_gradient_workspace_bytes(rows, channels), stream);
+  measure(state, stream, 4 * rows * channels,
+          [&] { bias_gradient<float>(dy, dbias, rows, channels, scratch, stream); });
 }
 
 void bias_sizes(benchmark::internal::Benchmark* b) {
@@ -188,7 +202,7 @@ void max_pool_forward_bench(benchmark::State& state) {
   const Floats x(shape.input_size(), stream), y(shape.output_size(), stream);
   const Array<uint8_t> argmax(shape.output_size());
   measure(state, stream, 4 * shape.input_size() + 5 * shape.output_size(),
-          [&] { max_pool2d_forward(shape, x, y, argmax, stream); });
+          [&] { max_pool2d_forward<float>(shape, x, y, argmax, stream); });
 }
 
 void max_pool_backward_bench(benchmark::State& state) {
@@ -196,9 +210,9 @@ void max_pool_backward_bench(benchmark::State& state) {
   const Stream stream;
   const Floats x(shape.input_size(), stream), y(shape.output_size(), stream);
   const Array<uint8_t> argmax(shape.output_size());
-  max_pool2d_forward(shape, x, y, argmax, stream);
+  max_pool2d_forward<float>(shape, x, y, argmax, stream);
   measure(state, stream, 4 * shape.input_size() + 5 * shape.output_size(),
-          [&] { max_pool2d_backward(shape, y, argmax, x, stream); });
+          [&] { max_pool2d_backward<float>(shape, y, argmax, x, stream); });
 }
 
 void avg_pool_forward_bench(benchmark::State& state) {
@@ -206,7 +220,7 @@ void avg_pool_forward_bench(benchmark::State& state) {
   const Stream stream;
   const Floats x(shape.input_size(), stream), y(shape.output_size(), stream);
   measure(state, stream, 4 * (shape.input_size() + shape.output_size()),
-          [&] { avg_pool2d_forward(shape, x, y, stream); });
+          [&] { avg_pool2d_forward<float>(shape, x, y, stream); });
 }
 
 void avg_pool_backward_bench(benchmark::State& state) {
@@ -214,7 +228,7 @@ void avg_pool_backward_bench(benchmark::State& state) {
   const Stream stream;
   const Floats x(shape.input_size(), stream), y(shape.output_size(), stream);
   measure(state, stream, 4 * (shape.input_size() + shape.output_size()),
-          [&] { avg_pool2d_backward(shape, y, x, stream); });
+          [&] { avg_pool2d_backward<float>(shape, y, x, stream); });
 }
 
 void pool_sizes(benchmark::internal::Benchmark* b) {
@@ -240,8 +254,9 @@ void softmax_bench(benchmark::State& state) {
   const Floats logits(rows * classes, stream), gradient(rows * classes, stream), loss(rows, stream);
   const Labels labels(rows, stream);
   const Array<LabelFault> fault(1);
-  measure(state, stream, 8 * rows * (classes + 1),
-          [&] { softmax_cross_entropy(logits, labels, rows, classes, 0, 1, loss, gradient, fault, stream); });
+  measure(state, stream, 8 * rows * (classes + 1), [&] {
+    softmax_cross_entropy<float>(logits, labels, rows, classes, 0, 1, loss, gradient, fault, stream);
+  });
 }
 BENCHMARK(softmax_bench)->Args({256, 10})->Args({256, 1000})->UseRealTime();
 
@@ -253,7 +268,7 @@ void count_correct_bench(benchmark::State& state) {
   const Labels labels(rows, stream), correct(1, stream);
   const Array<LabelFault> fault(1);
   measure(state, stream, 4 * rows * (classes + 1),
-          [&] { count_correct(logits, labels, rows, classes, correct, fault, stream); });
+          [&] { count_correct<float>(logits, labels, rows, classes, correct, fault, stream); });
 }
 BENCHMARK(count_correct_bench)->Args({256, 10})->Args({256, 1000})->UseRealTime();
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <mutex>
 #include <ranges>
 #include <unordered_map>
 #include <unordered_set>
@@ -124,11 +126,18 @@ void accumulate(Tensor& sum, const Tensor& term) {
   add_into(sum, term);
 }
 
-// A leaf's gradient that somebody set (a range of an arena, say) is added to where it lies.
+// A leaf's gradient that somebody set (a range of an arena, say) is added to where it lies, unless the term
+// was written there (gradient_memory).
 void accumulate_leaf(TensorState& leaf, const Tensor& term) {
   leaf.gradient_written = true;
+  const bool in_place = std::exchange(leaf.gradient_lent, false);
   if (leaf.gradient.defined()) {
-    add_into(leaf.gradient, term);
+    const auto& own = TensorState::of(leaf.gradient);
+    if (in_place && own->address() == TensorState::of(term)->address())
+      leaf.gradient.mark_overwritten();
+    else
+      add_into(leaf.gradient, term);
+    ++own->storage->gradients_written;
   } else {
     // Two leaves must never share one gradient's memory.
     leaf.gradient = held_alone(term) ? term : term.copy_to(term.device());
@@ -170,14 +179,47 @@ void check_passable(const Node& node) {
 
 }  // namespace
 
+namespace {
+
+// A 1 for each device and type, made once. Nobody writes to it: what holds it adds in a copy.
+Tensor unit_gradient(const Device& device, DType type) {
+  static auto& units = *new std::map<std::pair<int, DType>, Tensor>;  // may be needed until the end
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  Tensor& unit = units[{device.index(), type}];
+  if (!unit.defined()) {
+    const DeviceGuard guard(device);
+    unit = Tensor::empty({1}, device, type);
+    for_float_type("backward", type,
+                   [&]<typename T>(T) { kernels::fill(unit.data<T>(), 1.0f, 1, device.stream()); });
+  }
+  return unit;
+}
+
+}  // namespace
+
+bool is_unit_gradient(const Tensor& gradient) {
+  return gradient.size() == 1 &&
+         TensorState::of(gradient)->address() ==
+             TensorState::of(unit_gradient(gradient.device(), gradient.dtype()))->address();
+}
+
+Tensor gradient_memory(const Tensor& input) {
+  TensorState& leaf = *TensorState::of(input);
+  const Tensor& gradient = leaf.gradient;
+  const bool zero = !leaf.producer && leaf.requires_grad && gradient.defined() && leaf.gradient_is_zero &&
+                    !leaf.gradient_written && !leaf.gradient_lent &&
+                    TensorState::of(gradient)->storage->foreign_writes() == leaf.gradient_foreign_writes;
+  if (!zero) return Tensor::empty(input.shape(), input.device(), input.dtype());
+  leaf.gradient_lent = true;
+  return gradient.detach();
+}
+
 void backward(const Tensor& loss) {
   if (loss.size() != 1)
     throw Error(fmt::format("backward: a loss has one element, this has shape {}", to_string(loss.shape())));
-  const Tensor one = Tensor::empty(loss.shape(), loss.device(), loss.dtype());
-  const DeviceGuard guard(loss.device());
-  for_float_type("backward", loss.dtype(),
-                 [&]<typename T>(T) { kernels::fill(one.data<T>(), 1.0f, 1, loss.device().stream()); });
-  backward(loss, one);
+  const DeviceGuard guard(loss.device());  // for backward functions that launch on the current device
+  backward(loss, unit_gradient(loss.device(), loss.dtype()).reshape(loss.shape()));
 }
 
 void backward(const Tensor& output, const Tensor& gradient) {

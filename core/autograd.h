@@ -28,6 +28,14 @@ struct Saved {
 Tensor record(const char* operation, const Tensor& output, const std::vector<Tensor>& inputs,
               BackwardFunction backward, const std::vector<Saved>& saved = {});
 
+// True for the 1 that backward(loss) starts from: what multiplies by it may be left out.
+bool is_unit_gradient(const Tensor& gradient);
+
+// Memory for the gradient of an input, for a backward function that writes all of it: the input's own
+// gradient, where that holds zeros that nobody wrote to since set_zero_grad, so that nothing is left to add;
+// else new memory. To be returned as the gradient of that input, in the same call.
+Tensor gradient_memory(const Tensor& input);
+
 // Adds d(loss)/d(leaf) to the gradient of every leaf that requires one. `loss` has one element. The graph is
 // freed on the way: a second walk through it is an error. So is a walk where a tensor that backward reads was
 // overwritten after forward had used it (by an optimizer's step, a copy, whoever calls mark_overwritten);

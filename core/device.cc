@@ -32,6 +32,10 @@ struct Device::State {
     void* memory = nullptr;
     LOCKSTEP_CUDA(cudaMalloc(&memory, sizeof(kernels::LabelFault)));
     label_fault = Handle<void*, cudaFree>(memory);
+    LOCKSTEP_CUDA(cudaMalloc(&memory, kernels::kTickets * sizeof(unsigned)));
+    tickets = Handle<void*, cudaFree>(memory);
+    LOCKSTEP_CUDA(cudaMemset(memory, 0, kernels::kTickets * sizeof(unsigned)));
+    math.tickets = static_cast<unsigned*>(memory);
     forget_label_fault();
   }
 
@@ -58,6 +62,7 @@ struct Device::State {
   Handle<cudnnHandle_t, cudnnDestroy> cudnn;
   kernels::MathContext math;
   Handle<void*, cudaFree> label_fault;
+  Handle<void*, cudaFree> tickets;
 };
 
 namespace {
@@ -95,6 +100,10 @@ void Device::synchronize() const {
 
 kernels::LabelFault* Device::label_fault() const {
   return static_cast<kernels::LabelFault*>(state_->label_fault.get());
+}
+
+unsigned* Device::tickets() const {
+  return static_cast<unsigned*>(state_->tickets.get());
 }
 
 void Device::check_labels() const {

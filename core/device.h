@@ -10,6 +10,7 @@
 
 #include "kernels/label_fault.h"
 #include "kernels/math_context.h"
+#include "kernels/scratch.h"
 
 namespace lockstep {
 
@@ -33,6 +34,8 @@ class Device {
   void use_precision(kernels::Precision precision) const;
   // Blocks the host until the compute stream is idle.
   void synchronize() const;
+  // For the sums of kernels on stream(): see kernels::SumScratch.
+  unsigned* tickets() const;
   // Where kernels note a label that is no class; device memory.
   kernels::LabelFault* label_fault() const;
   // Throws where they did since the last time, naming label, row and classes. For a host that waits already:

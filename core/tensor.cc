@@ -276,6 +276,33 @@ void Tensor::set_grad(const Tensor& gradient) const {
   (void)state();
   state_->gradient = gradient;
   state_->gradient_written = false;
+  state_->gradient_is_zero = false;
+  state_->gradient_lent = false;
+}
+
+void Tensor::set_zero_grad(const Tensor& zeros) const {
+  set_grad(zeros);
+  state_->gradient_is_zero = true;
+  state_->gradient_foreign_writes = zeros.state().storage->foreign_writes();
+}
+
+Tensor Tensor::rounded() const {
+  const TensorState& own = state();
+  return own.rounded.defined() && own.rounded_version == own.storage->version ? own.rounded : Tensor();
+}
+
+void Tensor::keep_rounded(const Tensor& copy) const {
+  if (copy.shape() != shape() || copy.dtype() != DType::bfloat16 || copy.device() != device())
+    throw Error(fmt::format("keep_rounded: a {} copy of shape {} of a tensor of shape {}",
+                            name_of(copy.dtype()), to_string(copy.shape()), to_string(shape())));
+  state_->rounded = copy;
+  state_->rounded_version = state_->storage->version;
+}
+
+Tensor Tensor::rounded_to_overwrite() const {
+  const Tensor& copy = state().rounded;
+  if (!copy.defined() || copy.state_.use_count() > 1 || copy.state_->storage.use_count() > 1) return {};
+  return copy;
 }
 
 bool Tensor::grad_written() const {

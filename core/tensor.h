@@ -105,8 +105,17 @@ class Tensor {
   Tensor grad() const;
   // Sets or (undefined) drops the gradient; the next backward adds to what is set.
   void set_grad(const Tensor& gradient) const;
+  // The same with memory that holds zeros: backward may then write a gradient there instead of adding to it.
+  void set_zero_grad(const Tensor& zeros) const;
   // True where backward() has added to the gradient since it was set: a parameter that was not used has none.
   bool grad_written() const;
+
+  // A bfloat16 copy that is kept with a float32 tensor; undefined where none is, or the tensor was
+  // overwritten since. Whoever overwrites both, as an optimizer does, keeps it again.
+  Tensor rounded() const;
+  void keep_rounded(const Tensor& copy) const;
+  // That copy where nobody else holds it, so that it may be overwritten; also where it is out of date.
+  Tensor rounded_to_overwrite() const;
 
  private:
   friend struct TensorState;

@@ -18,6 +18,9 @@ struct Storage {
   Device device;
   void* memory;
   std::atomic<uint64_t> version = 0;  // how often the memory was overwritten, through whatever handle
+  std::atomic<uint64_t> gradients_written = 0;  // how often of that by backward, as a leaf's gradient
+  // Times that somebody else wrote.
+  uint64_t foreign_writes() const { return version - gradients_written; }
 };
 
 struct TensorState {
@@ -30,6 +33,11 @@ struct TensorState {
   std::shared_ptr<Node> producer = nullptr;  // the operation that made it; null for leaves
   Tensor gradient = {};                      // of leaves
   bool gradient_written = false;             // by backward, since it was set
+  bool gradient_is_zero = false;             // was when it was set, with so many foreign writes
+  uint64_t gradient_foreign_writes = 0;
+  bool gradient_lent = false;    // to a backward function that writes it in place
+  Tensor rounded = {};           // a bfloat16 copy of a leaf, made of its values
+  uint64_t rounded_version = 0;  // of the leaf's memory
 
   std::byte* address() const { return static_cast<std::byte*>(storage->memory) + offset; }
   static Tensor wrap(TensorState state) { return Tensor(std::make_shared<TensorState>(std::move(state))); }

@@ -1,20 +1,20 @@
 #include "kernels/activation.h"
 
-#include "kernels/float_types.h"
-#include "kernels/launch.cuh"
+#include "kernels/map.cuh"
 
 namespace lockstep::kernels {
 
 template <typename F, typename T>
 void activation_forward(const T* x, T* y, int64_t n, cudaStream_t stream) {
-  launch_elements(stream, n, [=] __device__(int64_t i) { y[i] = from_float<T>(F::forward(to_float(x[i]))); });
+  launch_map(stream, n, [=] __device__(float& to, float from) { to = F::forward(from); }, Output{y}, x);
 }
 
 template <typename F, typename T>
 void activation_backward(const T* kept, const T* dy, T* dx, int64_t n, cudaStream_t stream) {
-  launch_elements(stream, n, [=] __device__(int64_t i) {
-    dx[i] = from_float<T>(F::backward(to_float(kept[i]), to_float(dy[i])));
-  });
+  launch_map(
+      stream, n,
+      [=] __device__(float& to, float value, float gradient) { to = F::backward(value, gradient); },
+      Output{dx}, kept, dy);
 }
 
 #define LOCKSTEP_INSTANTIATE_FOR(F, T)                                      \

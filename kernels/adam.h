@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "kernels/update.h"
+
 namespace lockstep::kernels {
 
 // PyTorch's conventions (torch.optim.Adam and AdamW), for step t = 1, 2, ...:
@@ -27,5 +29,9 @@ struct AdamSettings {
 // 1; throws for less.
 void adam_step(const AdamSettings& settings, int64_t t, float* weights, const float* gradient,
                float* first_moment, float* second_moment, int64_t n, cudaStream_t stream);
+
+// The same for all parameters of a list, in one launch: their states are the moments.
+void adam_update(const AdamSettings& settings, int64_t t, const UpdateList& list, const GradientClip& clip,
+                 cudaStream_t stream);
 
 }  // namespace lockstep::kernels

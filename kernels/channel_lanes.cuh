@@ -1,6 +1,5 @@
-// Loops over neighbouring channels, which are neighbours in memory: a GPU gives each a thread, and the CPU's
-// one thread takes a vector of them at a time. First channel by channel along a row (pooling, normalising),
-// then sums over rows, one per channel, that add in the same order on both machines.
+// Loops over neighbouring channels, which are neighbours in memory: a GPU gives each, or each 16 bytes of
+// them, a thread, and the CPU's one thread takes a vector of them at a time.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +7,7 @@
 
 #include "kernels/float_types.h"
 #include "kernels/lanes.cuh"
+#include "kernels/pack.cuh"
 
 namespace lockstep::kernels {
 
@@ -38,6 +38,8 @@ struct ChannelLanes {
     return value;
   }
   static void store(float* p, Floats value) { __builtin_memcpy(p, &value, sizeof(value)); }
+  static Floats load_any(const float* p) { return load(p); }
+  static void store_any(float* p, Floats value) { store(p, value); }
   // The upper halves of floats, rounded as __float2bfloat16_rn does.
   static Floats load(const __nv_bfloat16* p) {
     Shorts bits;
@@ -69,11 +71,66 @@ struct ChannelLanes<1> {
   using Ints = int;
   static __device__ Floats load(const float* p) { return *p; }
   static __device__ void store(float* p, Floats value) { *p = value; }
+  static __device__ Floats load_any(const float* p) { return *p; }
+  static __device__ void store_any(float* p, Floats value) { *p = value; }
   static __device__ Floats load(const __nv_bfloat16* p) { return to_float(*p); }
   static __device__ void store(__nv_bfloat16* p, Floats value) { *p = from_float<__nv_bfloat16>(value); }
   static __device__ Ints load_bytes(const uint8_t* p) { return *p; }
   static __device__ void store_bytes(uint8_t* p, Ints value) { *p = static_cast<uint8_t>(value); }
 };
+
+// The channels of one thread of a GPU, at addresses that are multiples of 16 but for load_any and store_any.
+template <int kCount>
+struct PackLanes {
+  static constexpr int kChannels = kCount;
+  using Floats = Pack<kCount>;
+  template <typename T>
+  static __device__ Floats load(const T* p) {
+    return load_pack<kCount>(p);
+  }
+  template <typename T>
+  static __device__ void store(T* p, const Floats& value) {
+    store_pack(p, value);
+  }
+  static __device__ Floats load_any(const float* p) {
+    Floats value;
+    for (int i = 0; i < kCount; ++i) value[i] = p[i];
+    return value;
+  }
+  static __device__ void store_any(float* p, const Floats& value) {
+    for (int i = 0; i < kCount; ++i) p[i] = value[i];
+  }
+};
+
+// What a thread of a GPU has: a channel, or a pack of them.
+template <int kCount>
+struct ThreadLanes : PackLanes<kCount> {};
+template <>
+struct ThreadLanes<1> : ChannelLanes<1> {};
+
+// value, or 0 where that is negative; NaN passes.
+template <typename Floats>
+__device__ Floats rectified(const Floats& value) {
+  return value <= Floats{} ? Floats{} : value;
+}
+template <int kCount>
+__device__ Pack<kCount> rectified(const Pack<kCount>& value) {
+  Pack<kCount> result;
+  for (int i = 0; i < kCount; ++i) result[i] = rectified(value[i]);
+  return result;
+}
+
+// value where `gate` is positive, else 0.
+template <typename Floats>
+__device__ Floats where_positive(const Floats& gate, const Floats& value) {
+  return gate > Floats{} ? value : Floats{};
+}
+template <int kCount>
+__device__ Pack<kCount> where_positive(const Pack<kCount>& gate, const Pack<kCount>& value) {
+  Pack<kCount> result;
+  for (int i = 0; i < kCount; ++i) result[i] = where_positive(gate[i], value[i]);
+  return result;
+}
 
 // Calls f(lanes, column, channel), lanes a ChannelLanes, so that every channel of every column of a row is
 // handled, in ascending order. The last vector of a column overlaps its predecessor instead of leaving a
@@ -112,70 +169,26 @@ __device__ void for_each_channel(int columns, int channels, F f) {
   }
 }
 
-// Sums over rows: a block has a tile of neighbouring channels. Row r goes to partial sum r % 8, and the eight
-// are added in turn. Each warp of a GPU block has one of them, for 32 channels; the CPU's one thread has all
-// eight, for a vector of channels.
-inline constexpr int kRowSums = 8;
-inline constexpr int kTileThreads = 32 * kRowSums;
-inline constexpr int kTileChannels = kOnGpu ? 32 : 64;
-
-// Calls f(lanes, channel, writes), lanes a ChannelLanes, so that every one of the `width` channels from
-// `first` on is handled. All threads of the block call f equally often, so f may call sum_rows; `writes` is
-// true in the one thread that stores what f computed for the channel. The last vector overlaps its
-// predecessor.
-template <int kThreads, typename F>
-__device__ void for_each_channel_in_tile(int first, int width, F f) {
+// make(lanes, channel) gives a function of a row, which is called for each of `rows` rows, for all channels.
+// A GPU's thread makes one such function, for kPack channels, and has every so many rows: what depends on the
+// channel alone is read once, and nothing is divided in the loop. blockIdx.y counts groups of kThreads packs.
+template <int kThreads, int kPack, typename Make>
+__device__ void for_each_row(int rows, int channels, Make make) {
   if constexpr (kThreads > 1) {
-    static_assert(kThreads == kTileThreads);
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    for (int begin = 0; begin < width; begin += 32) {
-      const bool present = begin + lane < width;
-      f(ChannelLanes<1>{}, first + (present ? begin + lane : width - 1), present && threadIdx.x < 32);
-    }
+    const int first = static_cast<int>(blockIdx.y) * kThreads;
+    const int packs = channels / kPack - first;
+    const int width = packs < kThreads ? packs : kThreads;
+    const int step = kThreads / width;
+    const int row_of_thread = static_cast<int>(threadIdx.x) / width;
+    if (row_of_thread >= step) return;
+    const int pack = first + static_cast<int>(threadIdx.x) - row_of_thread * width;
+    const auto f = make(ThreadLanes<kPack>{}, pack * kPack);
+#pragma unroll 4
+    for (int row = row_of_thread; row < rows; row += step) f(row);
   } else {
-    const auto each = [&](auto lanes) {
-      constexpr int kStep = decltype(lanes)::kChannels;
-      for (int c = 0; c < width; c += kStep) f(lanes, first + (c + kStep <= width ? c : width - kStep), true);
-    };
-    constexpr int kMiddle = kVectorLanes < 8 ? kVectorLanes : 8;
-    if (width >= kVectorLanes)
-      each(ChannelLanes<kVectorLanes>{});
-    else if (width >= kMiddle)
-      each(ChannelLanes<kMiddle>{});
-    else if (width >= 4)
-      each(ChannelLanes<4>{});
-    else
-      each(ChannelLanes<1>{});
+    for_each_channel<kThreads, false>(rows, channels,
+                                      [=](auto lanes, int row, int channel) { make(lanes, channel)(row); });
   }
-}
-
-// The sum of f(row) over [0, rows), a value per channel, in every thread of the block. Inside
-// for_each_channel_in_tile only.
-template <int kThreads, typename Lanes, typename F>
-__device__ typename Lanes::Floats sum_rows(int64_t rows, F f) {
-  typename Lanes::Floats total = {};
-  if constexpr (kThreads == 1) {
-    typename Lanes::Floats sum[kRowSums] = {};
-    int64_t row = 0;
-    for (; row + kRowSums <= rows; row += kRowSums) {
-      LOCKSTEP_UNROLL
-      for (int j = 0; j < kRowSums; ++j) sum[j] += f(row + j);
-    }
-    LOCKSTEP_UNROLL
-    for (int j = 0; j < kRowSums; ++j)
-      if (row + j < rows) sum[j] += f(row + j);
-    LOCKSTEP_UNROLL
-    for (const auto& part : sum) total += part;
-  } else {
-    __shared__ float sum[kThreads];
-    float own = 0.0f;
-    for (int64_t row = threadIdx.x / 32; row < rows; row += kRowSums) own += f(row);
-    __syncthreads();  // an earlier sum may still be read
-    sum[threadIdx.x] = own;
-    __syncthreads();
-    for (int j = 0; j < kRowSums; ++j) total += sum[j * 32 + threadIdx.x % 32];
-  }
-  return total;
 }
 
 }  // namespace lockstep::kernels

@@ -1,64 +1,100 @@
-// Clipping in three launches: a block per chunk finds the chunk's norm, one block combines these in their
-// order, and a block per chunk scales it as the whole norm, still on the device, asks for. Squares are summed
-// in double, where no float's square overflows or vanishes.
+// Clipping in two launches: a block a chunk sums the chunk's squares, and the block that comes last adds
+// these up in their order; then every element is scaled as the norm, still on the device, asks for. Squares
+// are summed in double, where no float's square overflows or vanishes.
 #include "kernels/clip.h"
 
 #include "kernels/launch.cuh"
+#include "kernels/row_sums.cuh"
+#include "kernels/update.h"
 
 namespace lockstep::kernels {
 
-constexpr int64_t kChunk = 1 << 15;
+namespace {
 
-int64_t clip_by_norm_partials(int64_t n) {
-  return (n + kChunk - 1) / kChunk;
+constexpr int64_t kChunk = 1 << 14;  // ResNet-18's 11 million parameters are 683 blocks
+
+int64_t chunk_count(int64_t n) {
+  return n <= kChunk ? 1 : (n + kChunk - 1) / kChunk;
 }
 
-// The root of the sum of f(i)^2 over [0, n).
-template <int kThreads, int kPartials, typename F>
-__device__ float norm_of(int64_t n, F f) {
-  return static_cast<float>(sqrt(block_sum<kThreads, kPartials>(n, [f](int64_t i) {
-    const double v = f(i);
-    return v * v;
-  })));
+}  // namespace
+
+// The sum of the squares of x[i] over [0, n); a GPU's thread reads 16 bytes at once where kAligned.
+template <int kThreads, bool kAligned>
+__device__ double sum_of_squares(const float* x, int64_t n) {
+  const auto square = [](float value) { return double{value} * double{value}; };
+  if constexpr (kThreads > 1 && kAligned) {
+    return block_sum<kThreads>((n + 3) / 4, [=](int64_t i) {
+      double sum = 0;
+      if (4 * i + 4 <= n) {
+        const Pack<4> four = load_pack<4>(x + 4 * i);
+        for (int j = 0; j < 4; ++j) sum += square(four[j]);
+      } else {
+        for (int64_t j = 4 * i; j < n; ++j) sum += square(x[j]);
+      }
+      return sum;
+    });
+  } else {
+    return block_sum<kThreads, 64>(n, [=](int64_t i) { return square(x[i]); });
+  }
 }
 
-template <int kThreads>
-__global__ void clip_chunks_kernel(const float* __restrict__ x, int64_t n, float* __restrict__ partial) {
+template <int kThreads, bool kAligned>
+__global__ void clip_norm_kernel(const float* __restrict__ x, int64_t n, float gradient_scale,
+                                 double* partial, unsigned* ticket, float* __restrict__ norm) {
   const int64_t begin = blockIdx.x * kChunk;
-  const float* chunk = x + begin;
-  const float norm =
-      norm_of<kThreads, 64>(begin + kChunk < n ? kChunk : n - begin, [chunk](int64_t i) { return chunk[i]; });
-  if (is_block_leader<kThreads>()) partial[blockIdx.x] = norm;
+  const double squares =
+      sum_of_squares<kThreads, kAligned>(x + begin, begin + kChunk < n ? kChunk : n - begin);
+  if (is_block_leader<kThreads>()) partial[blockIdx.x] = squares;
+  if (!is_last_block<kThreads>(ticket, gridDim.x)) return;
+  const double whole = block_sum<kThreads, 16>(gridDim.x, [partial](int64_t i) { return partial[i]; });
+  if (is_block_leader<kThreads>()) *norm = gradient_scale * static_cast<float>(sqrt(whole));
 }
 
-template <int kThreads>
-__global__ void clip_norm_kernel(const float* __restrict__ partial, int64_t chunks, float gradient_scale,
-                                 float* __restrict__ norm) {
-  const float whole = norm_of<kThreads, 16>(chunks, [partial](int64_t i) { return partial[i]; });
-  if (is_block_leader<kThreads>()) *norm = gradient_scale * whole;
-}
-
-template <int kThreads>
-__global__ void clip_scale_kernel(const float* __restrict__ norm, float max_norm, int64_t n,
-                                  float* __restrict__ x) {
-  const float factor = max_norm / (*norm + 1e-6f);
-  if (factor >= 1.0f) return;  // a NaN goes on, and into every element
+template <int kThreads, bool kAligned>
+__global__ void clip_scale_kernel(GradientClip clip, int64_t n, float* __restrict__ x) {
+  const float factor = clip.factor();
+  if (factor == 1.0f) return;  // a NaN goes on, and into every element
+  constexpr int kPack = kThreads > 1 && kAligned ? 4 : 1;
   const int64_t begin = blockIdx.x * kChunk;
-  float* chunk = x + begin;
-  for (int64_t i : block_stride<kThreads>(begin + kChunk < n ? kChunk : n - begin)) chunk[i] *= factor;
+  const int64_t count = begin + kChunk < n ? kChunk : n - begin;
+  float* const chunk = x + begin;
+  if constexpr (kPack > 1)
+    for (int64_t i : block_stride<kThreads>(count / kPack))
+      store_pack(chunk + i * kPack, load_pack<kPack>(chunk + i * kPack) * factor);
+  const int64_t packed = kPack > 1 ? count / kPack * kPack : 0;
+  for (int64_t i : block_stride<kThreads>(count - packed)) chunk[packed + i] *= factor;
 }
 
-void clip_by_norm(float* x, int64_t n, float max_norm, float gradient_scale, float* partial, float* norm,
-                  cudaStream_t stream) {
-  const int64_t chunks = clip_by_norm_partials(n);
-  if (chunks > 0)
-    launch_blocks<256>(LOCKSTEP_BLOCK_KERNEL(clip_chunks_kernel), dim3(static_cast<unsigned>(chunks)), stream,
-                       x, n, partial);
-  launch_blocks<256>(LOCKSTEP_BLOCK_KERNEL(clip_norm_kernel), dim3(1), stream, partial, chunks,
-                     gradient_scale, norm);
-  if (chunks > 0)
-    launch_blocks<256>(LOCKSTEP_BLOCK_KERNEL(clip_scale_kernel), dim3(static_cast<unsigned>(chunks)), stream,
-                       norm, max_norm, n, x);
+size_t clip_by_norm_workspace_bytes(int64_t n) {
+  return static_cast<size_t>(chunk_count(n)) * sizeof(double);
+}
+
+void norm_for_clip(const float* x, int64_t n, float gradient_scale, float* norm, const SumScratch& scratch,
+                   cudaStream_t stream) {
+  with_constants(
+      [&]<bool kAligned>(std::bool_constant<kAligned>) {
+        launch_blocks<256>([](auto threads) { return clip_norm_kernel<threads(), kAligned>; },
+                           dim3(static_cast<unsigned>(chunk_count(n))), stream, x, n, gradient_scale,
+                           static_cast<double*>(scratch.workspace), scratch.tickets, norm);
+      },
+      are_aligned(x));
+}
+
+void scale_by_clip(float* x, int64_t n, float max_norm, const float* norm, cudaStream_t stream) {
+  with_constants(
+      [&]<bool kAligned>(std::bool_constant<kAligned>) {
+        launch_blocks<256>([](auto threads) { return clip_scale_kernel<threads(), kAligned>; },
+                           dim3(static_cast<unsigned>(chunk_count(n))), stream, GradientClip{norm, max_norm},
+                           n, x);
+      },
+      are_aligned(x));
+}
+
+void clip_by_norm(float* x, int64_t n, float max_norm, float gradient_scale, float* norm,
+                  const SumScratch& scratch, cudaStream_t stream) {
+  norm_for_clip(x, n, gradient_scale, norm, scratch, stream);
+  scale_by_clip(x, n, max_norm, norm, stream);
 }
 
 }  // namespace lockstep::kernels

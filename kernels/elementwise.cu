@@ -1,38 +1,33 @@
-// Element kernels: fills, casts, sums and scalings. Each is one expression on element i.
+// Element kernels: fills, casts, sums and scalings. Each is one expression on the values of one index.
 #include "kernels/elementwise.h"
 
-#include "kernels/float_types.h"
-#include "kernels/launch.cuh"
+#include "kernels/map.cuh"
 
 namespace lockstep::kernels {
 
 template <typename T>
 void fill(T* x, float value, int64_t n, cudaStream_t stream) {
-  const T rounded = from_float<T>(value);
-  launch_elements(stream, n, [=] __device__(int64_t i) { x[i] = rounded; });
+  launch_map(stream, n, [=] __device__(float& to) { to = value; }, Output{x});
 }
 
 template <typename From, typename To>
 void cast(const From* x, To* y, int64_t n, cudaStream_t stream) {
-  launch_elements(stream, n, [=] __device__(int64_t i) { y[i] = from_float<To>(to_float(x[i])); });
+  launch_map(stream, n, [=] __device__(float& to, float from) { to = from; }, Output{y}, x);
 }
 
 template <typename T>
 void add_into(T* destination, const T* source, int64_t n, cudaStream_t stream) {
-  launch_elements(stream, n, [=] __device__(int64_t i) {
-    destination[i] = from_float<T>(to_float(destination[i]) + to_float(source[i]));
-  });
+  launch_map(stream, n, [=] __device__(float& sum, float term) { sum += term; }, destination, source);
 }
 
 template <typename T>
 void add(const T* a, const T* b, T* y, int64_t n, cudaStream_t stream) {
-  launch_elements(stream, n,
-                  [=] __device__(int64_t i) { y[i] = from_float<T>(to_float(a[i]) + to_float(b[i])); });
+  launch_map(stream, n, [=] __device__(float& sum, float p, float q) { sum = p + q; }, Output{y}, a, b);
 }
 
 template <typename T>
 void scale_by(const float* x, const float* factor, T* y, int64_t n, cudaStream_t stream) {
-  launch_elements(stream, n, [=] __device__(int64_t i) { y[i] = from_float<T>(x[i] * *factor); });
+  launch_map(stream, n, [=] __device__(float& to, float from) { to = from * *factor; }, Output{y}, x);
 }
 
 template void cast(const float*, __nv_bfloat16*, int64_t, cudaStream_t);

@@ -1,6 +1,6 @@
 // One kernel source, two machines. This file is the only place where the two differ: nvcc compiles the GPU
-// half, g++ the half that hands the same kernels to hostcuda. Kernels come in four forms
-// (docs/architecture.md has a table), which are launched in three ways:
+// half, g++ the half that hands the same kernels to hostcuda. Kernels come in five forms
+// (docs/architecture.md has a table), which are launched in three ways, and a fourth in kernels/map.cuh:
 //   launch_elements(stream, n, f)        f(i) for every i in [0, n); independent elements
 //   launch_blocks<kThreads>(kernels, ..) a kernel templated on its block size; one thread per block on a CPU
 //   launch(kernel, grid, block, ..)      any CUDA kernel, __syncthreads and shuffles included
@@ -25,9 +25,12 @@ namespace lockstep::kernels {
 #ifdef __CUDACC__
 inline constexpr bool kOnGpu = true;
 #define LOCKSTEP_UNROLL _Pragma("unroll")
+#define LOCKSTEP_COMPILED_ALONE __forceinline__
 #else
 inline constexpr bool kOnGpu = false;
 #define LOCKSTEP_UNROLL _Pragma("GCC unroll 32")
+// As fibers, g++ may contract products and sums of neighbouring elements differently: then bits would differ.
+#define LOCKSTEP_COMPILED_ALONE __attribute__((noinline))
 #endif
 
 // A stream that remembers where it was handed to a launch, so that an error can name the launcher.
@@ -161,6 +164,19 @@ T* dynamic_shared() {
 }
 
 #endif
+
+// Calls f with each of the flags as a std::bool_constant: what a kernel's template takes.
+template <typename F>
+void with_constants(F f) {
+  f();
+}
+template <typename F, typename... Flags>
+void with_constants(F f, bool flag, Flags... flags) {
+  if (flag)
+    with_constants([&](auto... rest) { f(std::true_type{}, rest...); }, flags...);
+  else
+    with_constants([&](auto... rest) { f(std::false_type{}, rest...); }, flags...);
+}
 
 // Wraps a kernel template `template <int kThreads, ...> __global__ void name(...)` for launch_blocks.
 #define LOCKSTEP_BLOCK_KERNEL(name) [](auto threads) { return name<threads()>; }

@@ -23,6 +23,7 @@ struct MathContext {
   cudnnHandle_t cudnn;
   cudaStream_t stream;
   Precision precision = Precision::fp32;
+  unsigned* tickets = nullptr;  // for sums on `stream` (kernels/scratch.h)
 };
 
 }  // namespace lockstep::kernels

@@ -2,35 +2,77 @@
 #include "kernels/sgd.h"
 
 #include "kernels/check.h"
-#include "kernels/launch.cuh"
+#include "kernels/map.cuh"
+#include "kernels/update.cuh"
 
 namespace lockstep::kernels {
 
+namespace {
+
+// Both variants of momentum are one expression: the step is lr * (a g + b v).
+struct Momentum {
+  static constexpr int kStates = 1;
+  float learning_rate, momentum, weight_decay, gradient_scale, a, b;
+
+  explicit Momentum(const SgdSettings& s)
+      : learning_rate(s.learning_rate),
+        momentum(s.momentum),
+        weight_decay(s.weight_decay),
+        gradient_scale(s.gradient_scale),
+        a(s.nesterov ? 1.0f : 0.0f),
+        b(s.nesterov ? s.momentum : 1.0f) {}
+  __host__ __device__ void operator()(float& w, float dw, float& v, float& /*none*/, float decays) const {
+    const float g = dw * gradient_scale + weight_decay * decays * w;
+    v = momentum * v + g;
+    w = w - learning_rate * (a * g + b * v);
+  }
+};
+
+struct Plain {
+  static constexpr int kStates = 0;
+  float learning_rate, weight_decay, gradient_scale;
+
+  explicit Plain(const SgdSettings& s)
+      : learning_rate(s.learning_rate), weight_decay(s.weight_decay), gradient_scale(s.gradient_scale) {}
+  __host__ __device__ void operator()(float& w, float dw, float& /*none*/, float& /*none*/,
+                                      float decays) const {
+    w = w - learning_rate * (dw * gradient_scale + weight_decay * decays * w);
+  }
+};
+
+}  // namespace
+
+void sgd_update(const SgdSettings& settings, const UpdateList& list, const GradientClip& clip,
+                cudaStream_t stream) {
+  if (settings.momentum == 0.0f)
+    launch_update(list, Plain(settings), clip, stream);
+  else
+    launch_update(list, Momentum(settings), clip, stream);
+}
+
 void sgd_step(const SgdSettings& settings, float* weights, const float* gradient, float* velocity, int64_t n,
               cudaStream_t stream) {
-  const float learning_rate = settings.learning_rate;
-  const float momentum = settings.momentum;
-  const float weight_decay = settings.weight_decay;
-  const float gradient_scale = settings.gradient_scale;
-  if (momentum == 0.0f) {
-    launch_elements(stream, n, [=] __device__(int64_t i) {
-      const float w = weights[i];
-      weights[i] = w - learning_rate * (gradient[i] * gradient_scale + weight_decay * w);
-    });
+  if (settings.momentum == 0.0f) {
+    const Plain rule(settings);
+    launch_map(
+        stream, n,
+        [=] __device__(float& w, float dw) {
+          float none = 0;
+          rule(w, dw, none, none, 1.0f);
+        },
+        weights, gradient);
     return;
   }
   if (velocity == nullptr && n > 0)
     throw Error("sgd_step: momentum without a velocity buffer: pass one, or set momentum to 0");
-  // The step is lr * (a g + b v): both variants are one expression.
-  const float a = settings.nesterov ? 1.0f : 0.0f;
-  const float b = settings.nesterov ? momentum : 1.0f;
-  launch_elements(stream, n, [=] __device__(int64_t i) {
-    const float w = weights[i];
-    const float g = gradient[i] * gradient_scale + weight_decay * w;
-    const float v = momentum * velocity[i] + g;
-    velocity[i] = v;
-    weights[i] = w - learning_rate * (a * g + b * v);
-  });
+  const Momentum rule(settings);
+  launch_map(
+      stream, n,
+      [=] __device__(float& w, float dw, float& v) {
+        float none = 0;
+        rule(w, dw, v, none, 1.0f);
+      },
+      weights, gradient, velocity);
 }
 
 }  // namespace lockstep::kernels

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "kernels/update.h"
+
 namespace lockstep::kernels {
 
 // PyTorch's conventions (torch.optim.SGD): g = grad * gradient_scale + weight_decay * w;
@@ -20,5 +22,9 @@ struct SgdSettings {
 // velocity: [n], zero before the first step; when momentum is 0 it is left alone and may be null.
 void sgd_step(const SgdSettings& settings, float* weights, const float* gradient, float* velocity, int64_t n,
               cudaStream_t stream);
+
+// The same for all parameters of a list, in one launch: their first states are the velocities.
+void sgd_update(const SgdSettings& settings, const UpdateList& list, const GradientClip& clip,
+                cudaStream_t stream);
 
 }  // namespace lockstep::kernels

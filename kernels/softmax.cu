@@ -8,6 +8,7 @@
 #include "kernels/exp.cuh"
 #include "kernels/float_types.h"
 #include "kernels/launch.cuh"
+#include "kernels/row_sums.cuh"
 
 namespace lockstep::kernels {
 
@@ -25,8 +26,8 @@ __device__ inline void note(LabelFault* fault, int64_t row, int label, int class
 template <int kThreads, typename T>
 __global__ void softmax_cross_entropy_kernel(const T* __restrict__ logits, const int32_t* __restrict__ labels,
                                              int64_t rows, int classes, float smoothing, float gradient_scale,
-                                             float* __restrict__ row_loss, float* __restrict__ dlogits,
-                                             LabelFault* fault) {
+                                             float* row_loss, float* __restrict__ dlogits, LabelFault* fault,
+                                             LossTotal total) {
   const float everywhere = smoothing / static_cast<float>(classes);  // every class's part of the target
   const float target_elsewhere = gradient_scale * everywhere;
   const float target_at_label = gradient_scale * ((1.0f - smoothing) + everywhere);
@@ -59,23 +60,27 @@ __global__ void softmax_cross_entropy_kernel(const T* __restrict__ logits, const
       if (is_block_leader<kThreads>()) row_loss[row] = logf(sum) + (1.0f - smoothing) * distance + below;
     }
   }
+  if (total.sum == nullptr || !is_last_block<kThreads>(total.tickets, gridDim.x)) return;
+  const float whole = block_sum<kThreads, 64>(rows, [row_loss](int64_t row) { return row_loss[row]; });
+  if (is_block_leader<kThreads>()) *total.sum = whole * total.factor;
 }
 
 template <typename T>
 void softmax_cross_entropy(const T* logits, const int32_t* labels, int64_t rows, int classes, float smoothing,
                            float gradient_scale, float* row_loss, float* dlogits, LabelFault* fault,
-                           cudaStream_t stream) {
+                           cudaStream_t stream, const LossTotal& total) {
   if (rows == 0) return;
   launch_blocks<32>([](auto threads) { return softmax_cross_entropy_kernel<threads(), T>; }, blocks_for(rows),
                     stream, logits, labels, rows, classes, smoothing, gradient_scale, row_loss, dlogits,
-                    fault);
+                    fault, total);
 }
 
 // A thread takes a row; a block adds its count once.
 template <int kThreads, typename T>
 __global__ void count_correct_kernel(const T* __restrict__ logits, const int32_t* __restrict__ labels,
                                      int64_t rows, int classes, int32_t* __restrict__ correct,
-                                     LabelFault* fault) {
+                                     LabelFault* fault, LoggedLoss loss) {
+  if (loss.sum != nullptr && blockIdx.x == 0 && is_block_leader<kThreads>()) *loss.sum += *loss.value;
   constexpr int64_t kRows = 256;
   const int64_t begin = blockIdx.x * kRows;
   const int64_t count = begin + kRows < rows ? kRows : rows - begin;
@@ -99,17 +104,18 @@ __global__ void count_correct_kernel(const T* __restrict__ logits, const int32_t
 
 template <typename T>
 void count_correct(const T* logits, const int32_t* labels, int64_t rows, int classes, int32_t* correct,
-                   LabelFault* fault, cudaStream_t stream) {
+                   LabelFault* fault, cudaStream_t stream, const LoggedLoss& loss) {
   if (rows == 0) return;
   launch_blocks<256>([](auto threads) { return count_correct_kernel<threads(), T>; },
                      dim3(static_cast<unsigned>((rows + 255) / 256)), stream, logits, labels, rows, classes,
-                     correct, fault);
+                     correct, fault, loss);
 }
 
 #define LOCKSTEP_INSTANTIATE(T)                                                                             \
   template void softmax_cross_entropy(const T*, const int32_t*, int64_t, int, float, float, float*, float*, \
-                                      LabelFault*, cudaStream_t);                                           \
-  template void count_correct(const T*, const int32_t*, int64_t, int, int32_t*, LabelFault*, cudaStream_t)
+                                      LabelFault*, cudaStream_t, const LossTotal&);                         \
+  template void count_correct(const T*, const int32_t*, int64_t, int, int32_t*, LabelFault*, cudaStream_t,  \
+                              const LoggedLoss&)
 LOCKSTEP_INSTANTIATE(float);
 LOCKSTEP_INSTANTIATE(__nv_bfloat16);
 #undef LOCKSTEP_INSTANTIATE

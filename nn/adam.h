@@ -21,9 +21,9 @@ class Adam : public Optimizer {
        DecayOn decay_on = DecayOn::all_parameters);
 
  private:
-  void update(size_t index, const Tensor& weights, const Tensor& gradient, const Update& how) override;
+  void update(const kernels::UpdateList& list, int64_t step, const Update& how, cudaStream_t stream) override;
+  int64_t begin_step(size_t index) override { return ++steps_[index]; }
 
-  const std::vector<Tensor>&first_moments_, &second_moments_;
   std::vector<int64_t>& steps_;  // of each parameter: one without a gradient does not step
   AdamOptions options_;
 };

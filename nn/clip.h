@@ -11,4 +11,7 @@ namespace lockstep::nn {
 // bitwise equal stay so. Throws where `max_norm` is not positive.
 Tensor clip_gradient_norm(const Tensor& arena, float max_norm, float gradient_scale = 1.0f);
 
+// That norm alone, for an optimizer that shortens the gradients on its way (ClipGradients): a pass less.
+Tensor gradient_norm(const Tensor& arena, float max_norm, float gradient_scale = 1.0f);
+
 }  // namespace lockstep::nn

@@ -5,6 +5,7 @@
 
 #include "core/tensor.h"
 #include "kernels/check.h"
+#include "kernels/scratch.h"
 
 namespace lockstep::nn {
 
@@ -23,6 +24,11 @@ inline void check_device(const char* operation, const Tensor& x, const Tensor& o
 // Scratch memory for one call: back in the pool, and so in stream order, as soon as the call is enqueued.
 inline Tensor workspace(const Device& device, size_t bytes) {
   return Tensor::empty({static_cast<int64_t>(bytes)}, device, DType::uint8);
+}
+
+// The same, and the tickets of its device, for a sum.
+inline kernels::SumScratch sum_scratch(const Tensor& memory) {
+  return {memory.data<uint8_t>(), memory.device().tickets()};
 }
 
 }  // namespace lockstep::nn

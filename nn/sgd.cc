@@ -6,18 +6,16 @@ namespace lockstep::nn {
 
 Sgd::Sgd(std::vector<Tensor> parameters, const SgdOptions& options, DecayOn decay_on)
     : Optimizer(std::move(parameters), decay_on), options_(options) {
-  if (options_.momentum != 0) velocities_ = &add_tensors("velocity");
+  if (options_.momentum != 0) add_tensors("velocity");
 }
 
-void Sgd::update(size_t index, const Tensor& weights, const Tensor& gradient, const Update& how) {
+void Sgd::update(const kernels::UpdateList& list, int64_t /*step*/, const Update& how, cudaStream_t stream) {
   const kernels::SgdSettings settings{.learning_rate = how.learning_rate,
                                       .momentum = options_.momentum,
-                                      .weight_decay = how.decays ? options_.weight_decay : 0,
+                                      .weight_decay = options_.weight_decay,
                                       .nesterov = options_.nesterov,
                                       .gradient_scale = how.gradient_scale};
-  kernels::sgd_step(settings, weights.data<float>(), gradient.data<float>(),
-                    velocities_ == nullptr ? nullptr : (*velocities_)[index].data<float>(), weights.size(),
-                    weights.device().stream());
+  kernels::sgd_update(settings, list, how.clip, stream);
 }
 
 }  // namespace lockstep::nn

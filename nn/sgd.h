@@ -18,9 +18,8 @@ class Sgd : public Optimizer {
   Sgd(std::vector<Tensor> parameters, const SgdOptions& options, DecayOn decay_on = DecayOn::all_parameters);
 
  private:
-  void update(size_t index, const Tensor& weights, const Tensor& gradient, const Update& how) override;
+  void update(const kernels::UpdateList& list, int64_t step, const Update& how, cudaStream_t stream) override;
 
-  const std::vector<Tensor>* velocities_ = nullptr;  // null where there is no momentum
   SgdOptions options_;
 };
 

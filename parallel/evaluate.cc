@@ -9,17 +9,17 @@
 #include "core/autograd.h"
 #include "kernels/check.h"
 #include "kernels/finite.h"
-#include "kernels/softmax.h"
 #include "nn/finite.h"
 
 namespace lockstep::parallel {
 
-void count_into(const Tensor& correct, const Tensor& logits, const Tensor& labels) {
+void count_into(const Tensor& correct, const Tensor& logits, const Tensor& labels,
+                const kernels::LoggedLoss& loss) {
   const Device device = logits.device();
   for_float_type("count_correct", logits.dtype(), [&]<typename T>(T) {
     kernels::count_correct(logits.data<T>(), labels.data<int32_t>(), logits.dim(0),
                            static_cast<int>(logits.dim(1)), correct.data<int32_t>(), device.label_fault(),
-                           device.stream());
+                           device.stream(), loss);
   });
 }
 

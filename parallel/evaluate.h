@@ -6,13 +6,16 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/softmax.h"
 #include "nn/data/device_data.h"
 #include "parallel/data_parallel.h"
 
 namespace lockstep::parallel {
 
 // Adds the rows whose largest logit is the label's to `correct`: one int32, on their device.
-void count_into(const Tensor& correct, const Tensor& logits, const Tensor& labels);
+// With `loss`, that is added to its sum.
+void count_into(const Tensor& correct, const Tensor& logits, const Tensor& labels,
+                const kernels::LoggedLoss& loss = {});
 
 // Throws where the model has fewer outputs than the data have classes, before a kernel runs.
 void check_classes(const Tensor& logits, const data::LabelledBatch& batch);

@@ -30,7 +30,7 @@ ReplicaGradients::ReplicaGradients(std::vector<std::vector<Tensor>> parameters,
 void ReplicaGradients::zero() {
   for (const Tensor& arena : arenas_) arena.set_to_zero();
   for (size_t r = 0; r < parameters_.size(); ++r)
-    for (size_t p = 0; p < parameters_[r].size(); ++p) parameters_[r][p].set_grad(ranges_[r][p]);
+    for (size_t p = 0; p < parameters_[r].size(); ++p) parameters_[r][p].set_zero_grad(ranges_[r][p]);
   state_ = State::zeroed;
 }
 
@@ -41,7 +41,7 @@ void ReplicaGradients::prepare() {
     for (size_t p = 0; p < parameters_[r].size(); ++p) {
       if (parameters_[r][p].grad().defined()) continue;
       ranges_[r][p].set_to_zero();
-      parameters_[r][p].set_grad(ranges_[r][p]);
+      parameters_[r][p].set_zero_grad(ranges_[r][p]);
     }
   state_ = State::local;
 }

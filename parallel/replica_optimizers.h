@@ -13,10 +13,10 @@ namespace lockstep::parallel {
 class ReplicaOptimizers {
  public:
   ReplicaOptimizers(DataParallel& net, const nn::MakeOptimizer& make);
-  // The same step of every replica, on the sums of the gradients times `gradient_scale`. Throws where some
-  // are not summed (the last backward ran under no_sync(), or threw, or reduce_gradients() was not
-  // called).
-  void step(float learning_rate, float gradient_scale = 1);
+  // The same step of every replica, on the sums of the gradients times `gradient_scale`, shortened to a norm
+  // of at most `max_norm` unless that is 0. Throws where some are not summed (the last backward ran under
+  // no_sync(), or threw, or reduce_gradients() was not called).
+  void step(float learning_rate, float gradient_scale = 1, float max_norm = 0);
   std::vector<std::unique_ptr<nn::Optimizer>>& optimizers() { return optimizers_; }
 
  private:

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "kernels/elementwise.h"
 #include "parallel/evaluate.h"
 
 namespace lockstep::parallel {
@@ -33,8 +32,7 @@ void StepLog::add(size_t r, const Tensor& loss, const Tensor& logits, const Tens
   const DeviceGuard guard(devices_[r]);
   const auto step = static_cast<int64_t>(step_rows_.size());
   const Tensor sum = losses_[r].slice(step, step + 1);
-  kernels::add_into(sum.data<float>(), loss.data<float>(), 1, devices_[r].stream());
-  count_into(correct_[r], logits, labels);
+  count_into(correct_[r], logits, labels, {loss.data<float>(), sum.data<float>()});
 }
 
 void StepLog::end_batch() {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "kernels/check.h"
-#include "nn/clip.h"
 #include "nn/finite.h"
 #include "nn/io/state_dict.h"
 #include "nn/layers/cross_entropy.h"
@@ -29,10 +28,7 @@ void Trainer::step(const std::vector<data::LabelledBatch>& shards, float learnin
   net_.reduce_gradients();
   log_.end_reduction();
   const float gradient_scale = 1.0f / static_cast<float>(rows_);
-  if (max_gradient_norm_ != 0)
-    for (const Tensor& gradients : net_.gradients().arenas())
-      nn::clip_gradient_norm(gradients, max_gradient_norm_, gradient_scale);
-  optimizers_.step(learning_rate, gradient_scale);
+  optimizers_.step(learning_rate, gradient_scale, max_gradient_norm_);
   log_.end_step(std::exchange(rows_, 0));
 }
 

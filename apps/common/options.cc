@@ -184,6 +184,8 @@ std::vector<Row> table(const Options& defaults) {
        "Write lines of JSON to this file: the options, devices and data, then a line per epoch, then the "
        "totals. "
        "- is standard output, where nothing else is printed then."},
+      {"Output", "--paths", &Options::paths, never,
+       "Print which way each convolution goes, forward and back, and why."},
       {"Output", "--quiet", &Options::quiet, never, "Print errors only."},
   };
 }

@@ -50,6 +50,7 @@ struct Options {
   std::string data_dir;
   int64_t limit = 0;  // 0: all rows
   bool quiet = false;
+  bool paths = false;
   std::string json;
 
   std::string checkpoint;        // a folder; empty: no checkpoints

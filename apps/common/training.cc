@@ -22,6 +22,7 @@
 #include "core/pool.h"
 #include "core/sha256.h"
 #include "nn/finite.h"
+#include "nn/layers/conv_paths.h"
 #include "parallel/replicas.h"
 #include "parallel/trainer.h"
 
@@ -55,6 +56,20 @@ void print_model(const std::string& title, const nn::Module& model) {
   }
 }
 
+// The ways that convolutions take with the rows that a device has of a batch.
+void print_paths(nn::Module& model, int64_t rows, int height, int width, const Device& device) {
+  const std::vector<nn::ConvPathRow> all =
+      nn::conv_paths(model, Tensor::zeros({rows, height, width, 1}, device));
+  size_t names = 10, paths = 10;
+  for (const nn::ConvPathRow& row : all) {
+    names = std::max(names, row.layer.size());
+    paths = std::max(paths, row.path.size());
+  }
+  fmt::print("convolutions, {} images a device:\n", rows);
+  for (const nn::ConvPathRow& row : all)
+    fmt::print("  {:<{}} {:<15} {:<{}} {}\n", row.layer, names, row.pass, row.path, paths, row.why);
+}
+
 // One run: what an epoch needs to know of it.
 class Run {
  public:
@@ -80,7 +95,7 @@ class Run {
     data_.try_evaluation(trainer_.net());
   }
 
-  const nn::Module& model() const { return *trainer_.replicas()[0]; }
+  nn::Module& model() const { return *trainer_.replicas()[0]; }
   int64_t steps_an_epoch() const { return static_cast<int64_t>(steps_.size()); }
   const TrainingProgress& progress() const { return progress_; }
 
@@ -320,6 +335,9 @@ int train(const Options& options, const Model& model) {
     fmt::print("data: {} training and {} test images from {}\n", images.train.rows, images.test.rows,
                folder.string());
     print_model(title(model.description), run.model());
+    if (options.paths)
+      print_paths(run.model(), std::max<int64_t>(1, options.batch_size / options.devices),
+                  images.train.height, images.train.width, devices[0]);
     fmt::print("{}\n", describe_rate(settings, run.steps_an_epoch()));
     if (options.check_lockstep) fmt::print("comparing all replicas after every step\n");
     flush_output();  // a full disk is told before the first epoch

@@ -1,13 +1,11 @@
-// Convolution: validates, and chooses the path. With Math::own it is im2col and the tiled product. With
-// Math::library it is cuDNN, except where channels are few (the direct kernel is faster) or cuDNN does not
-// support the shape. bfloat16 goes to cuDNN, or else through float32. The choice depends on the shape and on
-// what cuDNN answers.
+// Convolution: validates, and takes the path that conv_policy.h decides for.
 #include "kernels/conv/conv.h"
 
-#include <array>
 #include <string>
+#include <type_traits>
 
 #include "kernels/conv/conv_paths.h"
+#include "kernels/conv/conv_policy.h"
 #include "kernels/launch.cuh"
 
 namespace lockstep::kernels {
@@ -24,57 +22,51 @@ const char* name(ConvPass pass) {
   }
 }
 
-bool always(const MathContext& /*context*/, const Conv2dShape& /*shape*/, ConvPass /*pass*/) {
-  return true;
+template <typename T>
+constexpr bool kIsFloat = std::is_same_v<T, float>;
+
+const ConvPath<float>& path_of(ConvRoute route, float /*type*/) {
+  switch (route) {
+    case ConvRoute::direct:
+      return conv2d_direct_path();
+    case ConvRoute::small_channels:
+      return conv2d_small_path();
+    case ConvRoute::library:
+      return conv2d_library_path<float>();
+    case ConvRoute::library_padded:
+      return conv2d_padded_path<float>();
+    case ConvRoute::columns_library:
+      return conv2d_im2col_path(Math::library);
+    default:
+      return conv2d_im2col_path(Math::own);
+  }
 }
 
-bool with_library(const MathContext& context, const Conv2dShape& /*shape*/, ConvPass /*pass*/) {
-  return context.math == Math::library;
-}
-
-// Up to this product of input and output channels the direct kernel is chosen: measured against cuDNN on the
-// CPU by bench/conv_layers_bench. The gradient of the weights loses sooner, since its tiles no longer share a
-// cache. With 32 output channels, as in ResNet's first layer, a library fills its vectors with them.
-constexpr int64_t kFewChannels = 1024;
-constexpr int64_t kFewFilterChannels = 256;
-constexpr int kManyOutputs = 32;
-
-bool with_few_channels(const MathContext& context, const Conv2dShape& s, ConvPass pass) {
-  const int64_t few = pass == ConvPass::backward_filter ? kFewFilterChannels : kFewChannels;
-  return context.math == Math::library && s.out_channels < kManyOutputs &&
-         int64_t{s.in_channels} * s.out_channels <= few;
+const ConvPath<__nv_bfloat16>& path_of(ConvRoute route, __nv_bfloat16 /*type*/) {
+  switch (route) {
+    case ConvRoute::library:
+      return conv2d_library_path<__nv_bfloat16>();
+    case ConvRoute::library_padded:
+      return conv2d_padded_path<__nv_bfloat16>();
+    default:
+      return conv2d_widened_path();
+  }
 }
 
 template <typename T>
-struct Rule {
-  bool (*when)(const MathContext& context, const Conv2dShape& shape, ConvPass pass);
-  const ConvPath<T>& path;
-};
-
-// The first rule whose path supports the pass holds; the last always does.
-const auto& rules(float /*type*/) {
-  static const std::array all{
-      Rule<float>{with_few_channels, conv2d_direct_path()},
-      Rule<float>{with_library, conv2d_library_path<float>()},
-      Rule<float>{with_library, conv2d_direct_path()},
-      Rule<float>{always, conv2d_im2col_path()},
-  };
-  return all;
-}
-
-const auto& rules(__nv_bfloat16 /*type*/) {
-  static const std::array all{
-      Rule<__nv_bfloat16>{with_library, conv2d_library_path<__nv_bfloat16>()},
-      Rule<__nv_bfloat16>{always, conv2d_widened_path()},
-  };
-  return all;
+ConvDecision decision(const MathContext& context, const Conv2dShape& shape, ConvPass pass) {
+  return decide({.shape = shape,
+                 .pass = pass,
+                 .machine = kOnGpu ? Machine::gpu : Machine::cpu,
+                 .math = context.math,
+                 .precision = context.precision,
+                 .bfloat16 = !kIsFloat<T>},
+                [&](const Conv2dShape& s) { return conv2d_library_path<T>().supports(context, s, pass); });
 }
 
 template <typename T>
 const ConvPath<T>& choose(const MathContext& context, const Conv2dShape& shape, ConvPass pass) {
-  for (const Rule<T>& rule : rules(T{}))
-    if (rule.when(context, shape, pass) && rule.path.supports(context, shape, pass)) return rule.path;
-  throw Error(std::string(name(pass)) + ": no path for this shape");
+  return path_of(decision<T>(context, shape, pass).route, T{});
 }
 
 std::string size(int height, int width) {
@@ -96,6 +88,15 @@ void check_conv2d(const char* operation, const Conv2dShape& s) {
     throw Error(std::string(operation) + ": a kernel of " + size(s.kernel_height, s.kernel_width) +
                 " does not fit into an image of " + size(s.height, s.width) + " with padding " +
                 std::to_string(s.padding));
+}
+
+ConvChoice conv2d_choice(const MathContext& context, const Conv2dShape& shape, ConvPass pass, bool bfloat16) {
+  check_conv2d(name(pass), shape);
+  const ConvDecision made =
+      bfloat16 ? decision<__nv_bfloat16>(context, shape, pass) : decision<float>(context, shape, pass);
+  if (made.route != ConvRoute::through_float32) return {name_of(made.route), made.why};
+  const ConvDecision in_float = decision<float>(context, shape, pass);
+  return {std::string("float32: ") + name_of(in_float.route), made.why};
 }
 
 template <typename T>

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "kernels/math_context.h"
 
@@ -36,6 +37,13 @@ enum class ConvPass { forward, backward_data, backward_filter };
 // batch = 0 is allowed in every function here: nothing to do, and a filter gradient of zeros.
 template <typename T = float>
 size_t conv2d_workspace_bytes(const MathContext& context, const Conv2dShape& shape, ConvPass pass);
+
+// Which path the pass takes, and why; for people.
+struct ConvChoice {
+  std::string path;
+  std::string why;
+};
+ConvChoice conv2d_choice(const MathContext& context, const Conv2dShape& shape, ConvPass pass, bool bfloat16);
 
 // y = conv(x, w) + bias; bias: [out_channels] or null.
 template <typename T>

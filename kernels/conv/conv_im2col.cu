@@ -95,8 +95,9 @@ void for_each_slice(const Conv2dShape& shape, F f) {
   }
 }
 
-MathContext own_math(MathContext context) {
-  context.math = Math::own;
+template <Math kProduct>
+MathContext with_product(MathContext context) {
+  context.math = kProduct;
   return context;
 }
 
@@ -114,47 +115,60 @@ size_t workspace_bytes(const MathContext& /*context*/, const Conv2dShape& shape,
   return static_cast<size_t>(images_per_slice(shape) * s.positions() * s.row()) * sizeof(float);
 }
 
+template <Math kProduct>
 void forward(const MathContext& context, const Conv2dShape& shape, const float* x, const float* w,
              const float* bias, float* y, void* workspace) {
   const Columns s(shape);
   float* const columns = static_cast<float*>(workspace);
   for_each_slice(shape, [&](int64_t first, int64_t images, int64_t rows) {
     im2col(context.stream, s, images, x + first * s.image(), columns);
-    matmul(own_math(context), false, true, rows, shape.out_channels, s.row(), columns, w, 0.0f,
+    matmul(with_product<kProduct>(context), false, true, rows, shape.out_channels, s.row(), columns, w, 0.0f,
            y + first * s.positions() * shape.out_channels);
   });
   if (bias) bias_add(y, bias, shape.batch * s.positions(), shape.out_channels, context.stream);
 }
 
+template <Math kProduct>
 void backward_data(const MathContext& context, const Conv2dShape& shape, const float* dy, const float* w,
                    float* dx, void* workspace) {
   const Columns s(shape);
   float* const columns = static_cast<float*>(workspace);
   for_each_slice(shape, [&](int64_t first, int64_t images, int64_t rows) {
-    matmul(own_math(context), false, false, rows, s.row(), shape.out_channels,
+    matmul(with_product<kProduct>(context), false, false, rows, s.row(), shape.out_channels,
            dy + first * s.positions() * shape.out_channels, w, 0.0f, columns);
     launch(col2im_kernel, blocks(images * s.image()), dim3(kThreads), 0, context.stream, s, images, columns,
            dx + first * s.image());
   });
 }
 
+template <Math kProduct>
 void backward_filter(const MathContext& context, const Conv2dShape& shape, const float* x, const float* dy,
                      float* dw, void* workspace) {
   const Columns s(shape);
   float* const columns = static_cast<float*>(workspace);
   for_each_slice(shape, [&](int64_t first, int64_t images, int64_t rows) {
     im2col(context.stream, s, images, x + first * s.image(), columns);
-    matmul(own_math(context), true, false, shape.out_channels, s.row(), rows,
+    matmul(with_product<kProduct>(context), true, false, shape.out_channels, s.row(), rows,
            dy + first * s.positions() * shape.out_channels, columns, first == 0 ? 0.0f : 1.0f, dw);
   });
 }
 
 }  // namespace
 
-const ConvPath<float>& conv2d_im2col_path() {
-  static const ConvPath<float> path{"im2col", supports,      workspace_bytes,
-                                    forward,  backward_data, backward_filter};
-  return path;
+const ConvPath<float>& conv2d_im2col_path(Math product) {
+  static const ConvPath<float> own{"im2col",
+                                   supports,
+                                   workspace_bytes,
+                                   forward<Math::own>,
+                                   backward_data<Math::own>,
+                                   backward_filter<Math::own>};
+  static const ConvPath<float> library{"im2col and cuBLAS",
+                                       supports,
+                                       workspace_bytes,
+                                       forward<Math::library>,
+                                       backward_data<Math::library>,
+                                       backward_filter<Math::library>};
+  return product == Math::own ? own : library;
 }
 
 }  // namespace lockstep::kernels

@@ -6,12 +6,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <tuple>
 #include <type_traits>
 
 #include "kernels/bias.h"
 #include "kernels/check.h"
 #include "kernels/conv/conv_paths.h"
+#include "kernels/conv/library_choice.h"
 #include "kernels/elementwise.h"
 
 namespace lockstep::kernels {
@@ -50,87 +52,78 @@ class Descriptors {
   cudnnConvolutionDescriptor_t convolution = nullptr;
 };
 
-// An algorithm of one pass, and its workspace; `supported` is false where cuDNN has none.
-template <typename Algorithm>
-struct Choice {
-  bool supported = false;
-  Algorithm algorithm{};
-  size_t workspace_bytes = 0;
-};
-
-constexpr int kMostAnswers = 8;
-
-// The first of cuDNN's answers, best first, that is deterministic and that it gives a workspace size for.
-// query(count, answers), called `name`, and workspace(algorithm, bytes) are cuDNN's functions for a pass.
-template <typename Answer, typename Query, typename Workspace>
-auto choose(const char* name, Query query, Workspace workspace) {
-  Choice<decltype(Answer::algo)> choice;
-  std::array<Answer, kMostAnswers> answers;
-  int count = 0;
-  const cudnnStatus_t status = query(&count, answers.data());
-  if (status == CUDNN_STATUS_NOT_SUPPORTED) return choice;
-  if (status != CUDNN_STATUS_SUCCESS) detail::throw_cudnn(status, name, __FILE__, __LINE__);
-  for (int i = 0; i < count && !choice.supported; ++i) {
-    const Answer& answer = answers[static_cast<size_t>(i)];
-    if (answer.status != CUDNN_STATUS_SUCCESS || answer.determinism != CUDNN_DETERMINISTIC) continue;
-    if (workspace(answer.algo, &choice.workspace_bytes) != CUDNN_STATUS_SUCCESS) continue;
-    choice.supported = true;
-    choice.algorithm = answer.algo;
-  }
-  return choice;
-}
-
-// What is known of a shape on a device: all three passes are asked for together.
+// What is known of a shape on a device, a pass at a time: a first layer has no backward data, and the bytes
+// that one pass wants say nothing about another.
 struct Plan {
-  Plan(cudnnHandle_t handle, const Conv2dShape& shape, cudnnDataType_t type, cudnnMathType_t math)
-      : descriptors(shape, type, math) {
+  Plan(const Conv2dShape& shape, cudnnDataType_t type, cudnnMathType_t math)
+      : descriptors(shape, type, math) {}
+
+  const LibraryChoice<cudnnConvolutionFwdAlgo_t>& forward(cudnnHandle_t handle) {
     const Descriptors& d = descriptors;
-    forward = choose<cudnnConvolutionFwdAlgoPerf_t>(
-        "cudnnGetConvolutionForwardAlgorithm_v7",
-        [&](int* count, cudnnConvolutionFwdAlgoPerf_t* answers) {
-          return cudnnGetConvolutionForwardAlgorithm_v7(handle, d.input, d.filter, d.convolution, d.output,
-                                                        kMostAnswers, count, answers);
-        },
-        [&](cudnnConvolutionFwdAlgo_t algorithm, size_t* bytes) {
-          return cudnnGetConvolutionForwardWorkspaceSize(handle, d.input, d.filter, d.convolution, d.output,
-                                                         algorithm, bytes);
-        });
-    backward_data = choose<cudnnConvolutionBwdDataAlgoPerf_t>(
-        "cudnnGetConvolutionBackwardDataAlgorithm_v7",
-        [&](int* count, cudnnConvolutionBwdDataAlgoPerf_t* answers) {
-          return cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, d.filter, d.output, d.convolution,
-                                                             d.input, kMostAnswers, count, answers);
-        },
-        [&](cudnnConvolutionBwdDataAlgo_t algorithm, size_t* bytes) {
-          return cudnnGetConvolutionBackwardDataWorkspaceSize(handle, d.filter, d.output, d.convolution,
-                                                              d.input, algorithm, bytes);
-        });
-    backward_filter = choose<cudnnConvolutionBwdFilterAlgoPerf_t>(
-        "cudnnGetConvolutionBackwardFilterAlgorithm_v7",
-        [&](int* count, cudnnConvolutionBwdFilterAlgoPerf_t* answers) {
-          return cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, d.input, d.output, d.convolution,
-                                                               d.filter, kMostAnswers, count, answers);
-        },
-        [&](cudnnConvolutionBwdFilterAlgo_t algorithm, size_t* bytes) {
-          return cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, d.input, d.output, d.convolution,
-                                                                d.filter, algorithm, bytes);
-        });
+    if (!forward_)
+      forward_ = choose_algorithm<cudnnConvolutionFwdAlgoPerf_t>(
+          "cudnnGetConvolutionForwardAlgorithm_v7",
+          [&](int* count, cudnnConvolutionFwdAlgoPerf_t* answers) {
+            return cudnnGetConvolutionForwardAlgorithm_v7(handle, d.input, d.filter, d.convolution, d.output,
+                                                          kMostAnswers, count, answers);
+          },
+          [&](cudnnConvolutionFwdAlgo_t algorithm, size_t* bytes) {
+            return cudnnGetConvolutionForwardWorkspaceSize(handle, d.input, d.filter, d.convolution, d.output,
+                                                           algorithm, bytes);
+          });
+    return *forward_;
+  }
+
+  const LibraryChoice<cudnnConvolutionBwdDataAlgo_t>& backward_data(cudnnHandle_t handle) {
+    const Descriptors& d = descriptors;
+    if (!backward_data_)
+      backward_data_ = choose_algorithm<cudnnConvolutionBwdDataAlgoPerf_t>(
+          "cudnnGetConvolutionBackwardDataAlgorithm_v7",
+          [&](int* count, cudnnConvolutionBwdDataAlgoPerf_t* answers) {
+            return cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, d.filter, d.output, d.convolution,
+                                                               d.input, kMostAnswers, count, answers);
+          },
+          [&](cudnnConvolutionBwdDataAlgo_t algorithm, size_t* bytes) {
+            return cudnnGetConvolutionBackwardDataWorkspaceSize(handle, d.filter, d.output, d.convolution,
+                                                                d.input, algorithm, bytes);
+          });
+    return *backward_data_;
+  }
+
+  const LibraryChoice<cudnnConvolutionBwdFilterAlgo_t>& backward_filter(cudnnHandle_t handle) {
+    const Descriptors& d = descriptors;
+    if (!backward_filter_)
+      backward_filter_ = choose_algorithm<cudnnConvolutionBwdFilterAlgoPerf_t>(
+          "cudnnGetConvolutionBackwardFilterAlgorithm_v7",
+          [&](int* count, cudnnConvolutionBwdFilterAlgoPerf_t* answers) {
+            return cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, d.input, d.output, d.convolution,
+                                                                 d.filter, kMostAnswers, count, answers);
+          },
+          [&](cudnnConvolutionBwdFilterAlgo_t algorithm, size_t* bytes) {
+            return cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, d.input, d.output, d.convolution,
+                                                                  d.filter, algorithm, bytes);
+          });
+    return *backward_filter_;
   }
 
   Descriptors descriptors;
-  Choice<cudnnConvolutionFwdAlgo_t> forward;
-  Choice<cudnnConvolutionBwdDataAlgo_t> backward_data;
-  Choice<cudnnConvolutionBwdFilterAlgo_t> backward_filter;
+
+ private:
+  std::optional<LibraryChoice<cudnnConvolutionFwdAlgo_t>> forward_;
+  std::optional<LibraryChoice<cudnnConvolutionBwdDataAlgo_t>> backward_data_;
+  std::optional<LibraryChoice<cudnnConvolutionBwdFilterAlgo_t>> backward_filter_;
 };
 
 template <typename T>
 constexpr bool kIsFloat = std::is_same_v<T, float>;
 
-template <typename T>
-const Plan& plan(const MathContext& context, const Conv2dShape& s) {
+// Calls use(plan), which nobody else uses meanwhile. Plans stay: a model has few shapes, and they recur every
+// step.
+template <typename T, typename Use>
+auto with_plan(const MathContext& context, const Conv2dShape& s, Use use) {
   using Key = std::tuple<int, cudnnDataType_t, cudnnMathType_t, int64_t, std::array<int, 8>>;
   static std::mutex mutex;
-  static std::map<Key, std::unique_ptr<Plan>> plans;  // a model has few shapes, and they recur every step
+  static std::map<Key, std::unique_ptr<Plan>> plans;
   int device = 0;
   LOCKSTEP_CUDA(cudaGetDevice(&device));
   const cudnnDataType_t type = kIsFloat<T> ? CUDNN_DATA_FLOAT : CUDNN_DATA_BFLOAT16;
@@ -144,8 +137,34 @@ const Plan& plan(const MathContext& context, const Conv2dShape& s) {
                  s.padding}};
   const std::lock_guard<std::mutex> lock(mutex);
   std::unique_ptr<Plan>& known = plans[key];
-  if (!known) known = std::make_unique<Plan>(context.cudnn, s, type, math);
-  return *known;
+  if (!known) known = std::make_unique<Plan>(s, type, math);
+  return use(*known);
+}
+
+// The descriptors, which do not change, and the choice for a pass.
+template <typename Algorithm>
+struct Planned {
+  const Descriptors& descriptors;
+  LibraryChoice<Algorithm> choice;
+};
+
+template <typename T>
+auto planned_forward(const MathContext& context, const Conv2dShape& shape) {
+  return with_plan<T>(context, shape, [&](Plan& plan) {
+    return Planned<cudnnConvolutionFwdAlgo_t>{plan.descriptors, plan.forward(context.cudnn)};
+  });
+}
+template <typename T>
+auto planned_backward_data(const MathContext& context, const Conv2dShape& shape) {
+  return with_plan<T>(context, shape, [&](Plan& plan) {
+    return Planned<cudnnConvolutionBwdDataAlgo_t>{plan.descriptors, plan.backward_data(context.cudnn)};
+  });
+}
+template <typename T>
+auto planned_backward_filter(const MathContext& context, const Conv2dShape& shape) {
+  return with_plan<T>(context, shape, [&](Plan& plan) {
+    return Planned<cudnnConvolutionBwdFilterAlgo_t>{plan.descriptors, plan.backward_filter(context.cudnn)};
+  });
 }
 
 constexpr float kOne = 1.0f;
@@ -161,37 +180,34 @@ size_t filter_offset(const Conv2dShape& shape) {
 
 template <typename T>
 bool supports(const MathContext& context, const Conv2dShape& shape, ConvPass pass) {
-  const Plan& p = plan<T>(context, shape);
   switch (pass) {
     case ConvPass::forward:
-      return p.forward.supported;
+      return planned_forward<T>(context, shape).choice.supported;
     case ConvPass::backward_data:
-      return p.backward_data.supported;
+      return planned_backward_data<T>(context, shape).choice.supported;
     default:
-      return p.backward_filter.supported;
+      return planned_backward_filter<T>(context, shape).choice.supported;
   }
 }
 
 template <typename T>
 size_t workspace_bytes(const MathContext& context, const Conv2dShape& shape, ConvPass pass) {
-  const Plan& p = plan<T>(context, shape);
   switch (pass) {
     case ConvPass::forward:
-      return p.forward.workspace_bytes;
+      return planned_forward<T>(context, shape).choice.workspace_bytes;
     case ConvPass::backward_data:
-      return p.backward_data.workspace_bytes;
+      return planned_backward_data<T>(context, shape).choice.workspace_bytes;
     default:
-      return filter_offset<T>(shape) + p.backward_filter.workspace_bytes;
+      return filter_offset<T>(shape) + planned_backward_filter<T>(context, shape).choice.workspace_bytes;
   }
 }
 
 template <typename T>
 void forward(const MathContext& context, const Conv2dShape& shape, const T* x, const T* w, const float* bias,
              T* y, void* workspace) {
-  const Plan& p = plan<T>(context, shape);
-  const Descriptors& d = p.descriptors;
+  const auto [d, choice] = planned_forward<T>(context, shape);
   LOCKSTEP_CUDNN(cudnnConvolutionForward(context.cudnn, &kOne, d.input, x, d.filter, w, d.convolution,
-                                         p.forward.algorithm, workspace, p.forward.workspace_bytes, &kZero,
+                                         choice.algorithm, workspace, choice.workspace_bytes, &kZero,
                                          d.output, y));
   if (bias)
     bias_add(y, bias, shape.batch * shape.out_height() * shape.out_width(), shape.out_channels,
@@ -201,23 +217,21 @@ void forward(const MathContext& context, const Conv2dShape& shape, const T* x, c
 template <typename T>
 void backward_data(const MathContext& context, const Conv2dShape& shape, const T* dy, const T* w, T* dx,
                    void* workspace) {
-  const Plan& p = plan<T>(context, shape);
-  const Descriptors& d = p.descriptors;
+  const auto [d, choice] = planned_backward_data<T>(context, shape);
   LOCKSTEP_CUDNN(cudnnConvolutionBackwardData(context.cudnn, &kOne, d.filter, w, d.output, dy, d.convolution,
-                                              p.backward_data.algorithm, workspace,
-                                              p.backward_data.workspace_bytes, &kZero, d.input, dx));
+                                              choice.algorithm, workspace, choice.workspace_bytes, &kZero,
+                                              d.input, dx));
 }
 
 template <typename T>
 void backward_filter(const MathContext& context, const Conv2dShape& shape, const T* x, const T* dy, float* dw,
                      void* workspace) {
-  const Plan& p = plan<T>(context, shape);
-  const Descriptors& d = p.descriptors;
+  const auto [d, choice] = planned_backward_filter<T>(context, shape);
   T* const gradient = kIsFloat<T> ? reinterpret_cast<T*>(dw) : static_cast<T*>(workspace);
-  LOCKSTEP_CUDNN(cudnnConvolutionBackwardFilter(
-      context.cudnn, &kOne, d.input, x, d.output, dy, d.convolution, p.backward_filter.algorithm,
-      static_cast<std::byte*>(workspace) + filter_offset<T>(shape), p.backward_filter.workspace_bytes, &kZero,
-      d.filter, gradient));
+  LOCKSTEP_CUDNN(cudnnConvolutionBackwardFilter(context.cudnn, &kOne, d.input, x, d.output, dy, d.convolution,
+                                                choice.algorithm,
+                                                static_cast<std::byte*>(workspace) + filter_offset<T>(shape),
+                                                choice.workspace_bytes, &kZero, d.filter, gradient));
   if constexpr (!kIsFloat<T>) cast(gradient, dw, shape.weight_size(), context.stream);
 }
 

@@ -25,8 +25,15 @@ struct ConvPath {
 template <typename T>
 const ConvPath<T>& conv2d_library_path();
 
-// im2col and the tiled matrix product. Any shape.
-const ConvPath<float>& conv2d_im2col_path();
+// The same with channels of zeros up to a multiple of 8.
+template <typename T>
+const ConvPath<T>& conv2d_padded_path();
+
+// im2col, and cuBLAS or the tiled matrix product. Any shape.
+const ConvPath<float>& conv2d_im2col_path(Math product);
+
+// For few channels on a GPU: is_small_convolution (conv_policy.h).
+const ConvPath<float>& conv2d_small_path();
 
 // A direct kernel, for few channels. Any shape, but backward data only with stride 1.
 const ConvPath<float>& conv2d_direct_path();

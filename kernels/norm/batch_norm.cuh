@@ -1,58 +1,44 @@
-// What the kernels of batch normalisation share. Sums over rows go in two steps: a block has 128 rows of a
-// tile of channels, which stay in cache for its second pass, and one more kernel combines these chunks.
+// What the kernels of batch normalisation share. Sums over rows go as kernels/row_sums.cuh has it: a slice of
+// the rows stays in cache for its second pass.
 #pragma once
 
 #include <algorithm>
 
-#include "kernels/channel_lanes.cuh"
 #include "kernels/check.h"
-#include "kernels/launch.cuh"
 #include "kernels/norm/batch_norm.h"
+#include "kernels/row_sums.cuh"
 
 namespace lockstep::kernels::batch_norm {
 
-inline constexpr int64_t kChunkRows = 128;
-
-inline int64_t chunk_count(int64_t rows) {
-  return (rows + kChunkRows - 1) / kChunkRows;
+inline RowSlices slices_of(const BatchNormShape& s) {
+  return {s.rows, s.channels};
 }
 
-// Channels [first, first + width) of a tile.
-struct Tile {
-  int first, width;
-};
-
-__device__ inline Tile tile_of(int index, int channels) {
-  const int first = index * kTileChannels;
-  return {first, channels - first < kTileChannels ? channels - first : kTileChannels};
+// Launches over rows, some thousand values per block; kernels(threads, pack). `aligned`: see are_aligned.
+template <typename T, typename Kernels, typename... Arguments>
+void launch_rows(Kernels kernels, const BatchNormShape& s, bool aligned, LaunchStream stream,
+                 const Arguments&... arguments) {
+  constexpr int kThreads = 256;
+  const auto run = [&](auto pack) {
+    const int block_values = at_gpu_block_size ? 4 * kThreads * pack() : 8192;
+    const int block_rows = std::max(1, block_values / s.channels);
+    const int packs = s.channels / pack();
+    const unsigned tiles = at_gpu_block_size ? static_cast<unsigned>((packs + kThreads - 1) / kThreads) : 1;
+    launch_blocks<kThreads>([kernels, pack](auto threads) { return kernels(threads, pack); },
+                            dim3(static_cast<unsigned>((s.rows + block_rows - 1) / block_rows), tiles),
+                            stream, s.rows, s.channels, block_rows, arguments...);
+  };
+  if (aligned && s.channels % kPackOf<T> == 0)
+    run(std::integral_constant<int, kPackOf<T>>{});
+  else
+    run(std::integral_constant<int, 1>{});
 }
 
-__device__ inline int64_t rows_of_chunk(int64_t chunk, int64_t rows) {
-  const int64_t left = rows - chunk * kChunkRows;
-  return left < kChunkRows ? left : kChunkRows;
-}
-
-inline dim3 tile_grid(const BatchNormShape& s) {
-  return dim3(static_cast<unsigned>((s.channels + kTileChannels - 1) / kTileChannels));
-}
-
-inline dim3 chunk_grid(const BatchNormShape& s) {
-  return dim3(static_cast<unsigned>(chunk_count(s.rows)), tile_grid(s).x);
-}
-
-// Launches over rows, some thousand values per block.
-template <typename Kernels, typename... Arguments>
-void launch_rows(Kernels kernels, const BatchNormShape& s, LaunchStream stream, Arguments... arguments) {
-  const int block_rows = std::max(1, (kOnGpu ? 2048 : 8192) / s.channels);
-  launch_blocks<256>(kernels, dim3(static_cast<unsigned>((s.rows + block_rows - 1) / block_rows)), stream,
-                     s.rows, s.channels, block_rows, arguments...);
-}
-
-// The workspace: two values a chunk and channel.
-struct ChunkSums {
+// The workspace: two values a slice and channel.
+struct SliceSums {
   float *first, *second;
-  ChunkSums(void* workspace, const BatchNormShape& s)
-      : first(static_cast<float*>(workspace)), second(first + chunk_count(s.rows) * s.channels) {}
+  SliceSums(void* workspace, const BatchNormShape& s)
+      : first(static_cast<float*>(workspace)), second(first + int64_t{slices_of(s).count} * s.channels) {}
 };
 
 inline float inverse_of(int64_t n) {

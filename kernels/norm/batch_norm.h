@@ -14,6 +14,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/scratch.h"
+
 namespace lockstep::kernels {
 
 struct BatchNormShape {
@@ -27,7 +29,7 @@ struct BatchNormSettings {
   float epsilon = 1e-5f;
 };
 
-// Bytes of scratch memory for the statistics and for the sums of the backward pass.
+// Bytes of a workspace for the statistics and for the sums of the backward pass.
 size_t batch_norm_workspace_bytes(const BatchNormShape& shape);
 
 // mean[c], inverse_stddev[c] = 1 / sqrt(variance + epsilon) with the biased variance, and both running
@@ -36,7 +38,7 @@ size_t batch_norm_workspace_bytes(const BatchNormShape& shape);
 template <typename T>
 void batch_norm_statistics(const BatchNormShape& shape, const BatchNormSettings& settings, const T* x,
                            float* mean, float* inverse_stddev, float* running_mean, float* running_variance,
-                           void* workspace, cudaStream_t stream);
+                           const SumScratch& scratch, cudaStream_t stream);
 
 // inverse_stddev[c] = 1 / sqrt(variance[c] + epsilon)
 void batch_norm_inverse_stddev(const float* variance, float epsilon, int channels, float* inverse_stddev,
@@ -58,7 +60,8 @@ enum class BatchNormMode { batch, running };
 template <typename T>
 void batch_norm_backward(const BatchNormShape& shape, BatchNormMode mode, const T* x, const T* y, const T* dy,
                          const float* mean, const float* inverse_stddev, const float* gamma, T* dx,
-                         T* daddend, float* dgamma, float* dbeta, void* workspace, cudaStream_t stream);
+                         T* daddend, float* dgamma, float* dbeta, const SumScratch& scratch,
+                         cudaStream_t stream);
 
 // The same in parts, for a batch whose rows lie in shards on several devices: each makes the statistics of
 // its rows, all are merged; each makes its sums of gradients, all are added up; each makes its dx from them.
@@ -67,8 +70,8 @@ void batch_norm_backward(const BatchNormShape& shape, BatchNormMode mode, const 
 // statistics: [2][channels], the mean of the shard and the sum of squared distances from it; zeros without
 // rows.
 template <typename T>
-void batch_norm_shard_statistics(const BatchNormShape& shape, const T* x, float* statistics, void* workspace,
-                                 cudaStream_t stream);
+void batch_norm_shard_statistics(const BatchNormShape& shape, const T* x, float* statistics,
+                                 const SumScratch& scratch, cudaStream_t stream);
 
 // What batch_norm_statistics gives for all shards together, from `statistics`: [shards][2][channels]. Shard s
 // has rows[s] rows, and is passed over where that is 0; at most 64 have any. Chan's formula, in the order of
@@ -82,7 +85,7 @@ void batch_norm_merge_statistics(int channels, const BatchNormSettings& settings
 template <typename T>
 void batch_norm_gradient_sums(const BatchNormShape& shape, const T* x, const T* y, const T* dy,
                               const float* mean, const float* inverse_stddev, float* dgamma, float* dbeta,
-                              void* workspace, cudaStream_t stream);
+                              const SumScratch& scratch, cudaStream_t stream);
 
 // dx and daddend of a shard from the sums of dgamma and dbeta over all shards, which have `rows_of_all` rows.
 template <typename T>

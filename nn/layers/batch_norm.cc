@@ -28,7 +28,7 @@ int64_t statistics_of_all(const kernels::BatchNormShape& shape, const Tensor& x,
     const Tensor own = slots.slice(group.rank(), group.rank() + 1);
     const Tensor scratch = workspace(device, batch_norm_workspace_bytes(shape));
     for_float_type("batch_norm", x.dtype(), [&]<typename T>(T) {
-      batch_norm_shard_statistics(shape, x.data<T>(), own.data<float>(), scratch.data<uint8_t>(),
+      batch_norm_shard_statistics(shape, x.data<T>(), own.data<float>(), sum_scratch(scratch),
                                   device.stream());
     });
   }
@@ -74,7 +74,7 @@ Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training, A
     for_float_type("batch_norm", x.dtype(), [&]<typename T>(T) {
       batch_norm_statistics(shape, settings, x.data<T>(), mean.data<float>(), inverse.data<float>(),
                             state.running_mean.data<float>(), state.running_var.data<float>(),
-                            scratch.data<uint8_t>(), device.stream());
+                            sum_scratch(scratch), device.stream());
     });
   } else {
     kernels::batch_norm_inverse_stddev(state.running_var.data<float>(), settings.epsilon, shape.channels,
@@ -98,17 +98,17 @@ Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training, A
   return record(
       "batch_norm", y, {x, state.weight, state.bias, addend},
       [x = x.detach(), y = relu ? y : Tensor(), mean, inverse, weight = state.weight.detach(), shape, mode,
-       rows_of_all, group = together ? group : nullptr,
+       rows_of_all, parameters = std::pair(state.weight, state.bias), group = together ? group : nullptr,
        want_addend = addend.defined() && addend.requires_grad()](const Tensor& dy) {
         const Device on = x.device();
         const DeviceGuard here(on);
-        const Tensor dweight = Tensor::empty(weight.shape(), on);
-        const Tensor dbias = Tensor::empty(weight.shape(), on);
+        const Tensor dweight = gradient_memory(parameters.first, DType::float32);
+        const Tensor dbias = gradient_memory(parameters.second, DType::float32);
         for_float_type("batch_norm", x.dtype(), [&]<typename T>(T) {
           const Tensor scratch = workspace(on, batch_norm_workspace_bytes(shape));
           batch_norm_gradient_sums(shape, x.data<T>(), data_or_null<T>(y), dy.data<T>(), mean.data<float>(),
                                    inverse.data<float>(), dweight.data<float>(), dbias.data<float>(),
-                                   scratch.data<uint8_t>(), on.stream());
+                                   sum_scratch(scratch), on.stream());
         });
         Tensor dweight_of_all = dweight, dbias_of_all = dbias;
         if (group) {

@@ -10,7 +10,8 @@ enum class Bias { learned, none };
 // Throws, naming the operation, where the bias is not [channels].
 void check_bias(const char* operation, const Tensor& bias, int64_t channels);
 
-// The sum over all but the last dimension of `gradient`: [channels], float32.
-Tensor bias_gradient(const Tensor& gradient, int64_t channels);
+// The sum over all but the last dimension of `gradient`, as the gradient of `bias`; undefined where there is
+// no bias, or it wants none.
+Tensor bias_gradient(const Tensor& gradient, const Tensor& bias);
 
 }  // namespace lockstep::nn

@@ -16,6 +16,19 @@ Tensor converted(const Tensor& x, DType to) {
   return y;
 }
 
+Tensor converted_weight(const Tensor& weight, DType to) {
+  if (weight.dtype() != DType::float32 || to != DType::bfloat16) return converted(weight.detach(), to);
+  if (const Tensor kept = weight.rounded(); kept.defined()) return kept;
+  const Tensor copy = converted(weight.detach(), to);
+  weight.keep_rounded(copy);
+  return copy;
+}
+
+Tensor gradient_memory(const Tensor& parameter, DType type) {
+  if (parameter.dtype() == type) return lockstep::gradient_memory(parameter);
+  return Tensor::empty(parameter.shape(), parameter.device(), type);
+}
+
 Tensor cast(const Tensor& x, DType to) {
   if (x.dtype() == to) return x;
   return record("cast", converted(x, to), {x},

@@ -1,7 +1,6 @@
 #include "nn/layers/conv2d.h"
 
 #include "core/autograd.h"
-#include "kernels/conv/conv.h"
 #include "nn/layers/cast.h"
 #include "nn/operation.h"
 
@@ -14,9 +13,7 @@ Tensor conv2d_workspace(const Device& device, const kernels::Conv2dShape& shape,
   return workspace(device, kernels::conv2d_workspace_bytes<T>(device.math(), shape, pass));
 }
 
-}  // namespace
-
-Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, int stride, int padding) {
+kernels::Conv2dShape conv2d_shape(const Tensor& input, const Tensor& weight, int stride, int padding) {
   check_rank("conv2d", input, 4);
   check_rank("conv2d", weight, 4);
   if (weight.dim(3) != input.dim(3))
@@ -33,6 +30,13 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, int
                                    stride,
                                    padding};
   kernels::check_conv2d("conv2d", shape);
+  return shape;
+}
+
+}  // namespace
+
+Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, int stride, int padding) {
+  const kernels::Conv2dShape shape = conv2d_shape(input, weight, stride, padding);
   if (bias.defined()) check_bias("conv2d", bias, shape.out_channels);
   check_device("conv2d", input, weight, "weight");
 
@@ -40,7 +44,7 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, int
   const DeviceGuard guard(device);
   const DType type = operand_type(device);
   const Tensor x = cast(input, type);
-  const Tensor w = converted(weight.detach(), type);
+  const Tensor w = converted_weight(weight, type);
   const Tensor y =
       Tensor::empty({shape.batch, shape.out_height(), shape.out_width(), shape.out_channels}, device, type);
   for_float_type("conv2d", type, [&]<typename T>(T) {
@@ -51,31 +55,30 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, int
   });
 
   const bool want_dx = x.requires_grad(), want_dw = weight.requires_grad();
-  return record(
-      "conv2d", y, {x, weight, bias},
-      [x = x.detach(), w, shape, want_dx, want_dw, want_db = bias.defined(),
-       w_type = weight.dtype()](const Tensor& dy) {
-        const Device on = x.device();
-        const DeviceGuard here(on);
-        Tensor dx, dw;
-        for_float_type("conv2d", x.dtype(), [&]<typename T>(T) {
-          if (want_dx) {
-            dx = Tensor::empty(x.shape(), on, x.dtype());
-            const Tensor scratch = conv2d_workspace<T>(on, shape, kernels::ConvPass::backward_data);
-            kernels::conv2d_backward_data(on.math(), shape, dy.data<T>(), w.data<T>(), dx.data<T>(),
-                                          scratch.data<uint8_t>());
-          }
-          if (want_dw) {
-            dw = Tensor::empty(w.shape(), on);
-            const Tensor scratch = conv2d_workspace<T>(on, shape, kernels::ConvPass::backward_filter);
-            kernels::conv2d_backward_filter(on.math(), shape, x.data<T>(), dy.data<T>(), dw.data<float>(),
-                                            scratch.data<uint8_t>());
-            dw = converted(dw, w_type);
-          }
-        });
-        return std::vector<Tensor>{dx, dw, want_db ? bias_gradient(dy, shape.out_channels) : Tensor()};
-      },
-      {{"input", want_dw ? x : Tensor()}, {"weight", want_dx ? w : Tensor()}});
+  return record("conv2d", y, {x, weight, bias},
+                [x = x.detach(), w, shape, want_dx, want_dw, weight, bias](const Tensor& dy) {
+                  const Device on = x.device();
+                  const DeviceGuard here(on);
+                  Tensor dx, dw;
+                  for_float_type("conv2d", x.dtype(), [&]<typename T>(T) {
+                    if (want_dx) {
+                      dx = Tensor::empty(x.shape(), on, x.dtype());
+                      const Tensor scratch = conv2d_workspace<T>(on, shape, kernels::ConvPass::backward_data);
+                      kernels::conv2d_backward_data(on.math(), shape, dy.data<T>(), w.data<T>(), dx.data<T>(),
+                                                    scratch.data<uint8_t>());
+                    }
+                    if (want_dw) {
+                      dw = gradient_memory(weight, DType::float32);
+                      const Tensor scratch =
+                          conv2d_workspace<T>(on, shape, kernels::ConvPass::backward_filter);
+                      kernels::conv2d_backward_filter(on.math(), shape, x.data<T>(), dy.data<T>(),
+                                                      dw.data<float>(), scratch.data<uint8_t>());
+                      dw = converted(dw, weight.dtype());
+                    }
+                  });
+                  return std::vector<Tensor>{dx, dw, bias_gradient(dy, bias)};
+                },
+                {{"input", want_dw ? x : Tensor()}, {"weight", want_dx ? w : Tensor()}});
 }
 
 Conv2d::Conv2d(int64_t in, int64_t out, int kernel, const Device& device, Window window, Bias bias)
@@ -85,6 +88,7 @@ Conv2d::Conv2d(int64_t in, int64_t out, int kernel, const Device& device, Window
       bias_(bias == Bias::learned ? &add_parameter("bias", {out}, device) : nullptr) {}
 
 Tensor Conv2d::forward(const Tensor& x) {
+  last_use_ = {conv2d_shape(x, weight_, window_.stride, window_.padding), x.requires_grad()};
   return conv2d(x, weight_, bias_ != nullptr ? *bias_ : Tensor(), window_.stride, window_.padding);
 }
 

@@ -1,6 +1,9 @@
 // Convolution.
 #pragma once
 
+#include <optional>
+
+#include "kernels/conv/conv.h"
 #include "nn/layers/bias.h"
 #include "nn/layers/window.h"
 #include "nn/module.h"
@@ -19,7 +22,15 @@ class Conv2d : public Module {
   Tensor forward(const Tensor& x) override;
   std::string describe() const override;
 
+  // The sizes of the last forward pass, and whether its input wanted a gradient.
+  struct Use {
+    kernels::Conv2dShape shape;
+    bool input_needs_gradient;
+  };
+  const std::optional<Use>& last_use() const { return last_use_; }
+
  private:
+  std::optional<Use> last_use_;
   Window window_;
   Tensor& weight_;  // [out, kernel, kernel, in]
   Tensor* bias_;    // [out], or null

@@ -25,18 +25,24 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Reduction reduc
   const Device device = logits.device();
   const DeviceGuard guard(device);
   const float factor = reduction == Reduction::mean && rows > 0 ? 1.0f / static_cast<float>(rows) : 1.0f;
-  const Tensor row_loss = Tensor::empty({rows}, device);
+  const Tensor row_loss = Tensor::empty({rows}, device), loss = Tensor::empty({1}, device);
+  const bool summed = rows > 0 && rows <= kernels::kMostRowsInTotal;
+  const kernels::LossTotal total{summed ? loss.data<float>() : nullptr, factor, device.tickets()};
   // The gradient is made together with the loss: the row is in registers anyway.
   const Tensor dlogits = logits.requires_grad() ? Tensor::empty(logits.shape(), device) : Tensor();
   for_float_type("cross_entropy", logits.dtype(), [&]<typename T>(T) {
     kernels::softmax_cross_entropy(
         logits.data<T>(), labels.data<int32_t>(), rows, static_cast<int>(logits.dim(1)), label_smoothing,
         factor, row_loss.data<float>(), dlogits.defined() ? dlogits.data<float>() : nullptr,
-        device.label_fault(), device.stream());
+        device.label_fault(), device.stream(), total);
   });
-  const Tensor loss = Tensor::empty({1}, device);
-  kernels::reduce_sum(row_loss.data<float>(), rows, factor, loss.data<float>(), device.stream());
+  if (!summed) {
+    const Tensor scratch = workspace(device, kernels::reduce_sum_workspace_bytes(rows));
+    kernels::reduce_sum(row_loss.data<float>(), rows, factor, loss.data<float>(), sum_scratch(scratch),
+                        device.stream());
+  }
   return record("cross_entropy", loss, {logits}, [dlogits, type = logits.dtype()](const Tensor& dloss) {
+    if (is_unit_gradient(dloss) && type == DType::float32) return std::vector<Tensor>{dlogits};
     const DeviceGuard here(dlogits.device());
     const Tensor dx = Tensor::empty(dlogits.shape(), dlogits.device(), type);
     for_float_type("cross_entropy", type, [&]<typename T>(T) {

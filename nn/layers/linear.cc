@@ -10,15 +10,18 @@ namespace lockstep::nn {
 
 namespace {
 
-// a b^T, a b or a^T b of matrices of one type, summed in float32.
-Tensor product(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b) {
-  const int64_t m = a.dim(transpose_a ? 1 : 0), k = a.dim(transpose_a ? 0 : 1),
-                n = b.dim(transpose_b ? 0 : 1);
-  const Tensor c = Tensor::empty({m, n}, a.device());
+// c = a b^T, a b or a^T b of matrices of one type, summed in float32.
+void product_into(const Tensor& c, const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b) {
+  const int64_t m = c.dim(0), n = c.dim(1), k = a.dim(transpose_a ? 0 : 1);
   for_float_type("linear", a.dtype(), [&]<typename T>(T) {
     kernels::matmul(a.device().math(), transpose_a, transpose_b, m, n, k, a.data<T>(), b.data<T>(), 0.0f,
                     c.data<float>());
   });
+}
+
+Tensor product(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b) {
+  const Tensor c = Tensor::empty({a.dim(transpose_a ? 1 : 0), b.dim(transpose_b ? 0 : 1)}, a.device());
+  product_into(c, a, transpose_a, b, transpose_b);
   return c;
 }
 
@@ -38,20 +41,23 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   const DeviceGuard guard(device);
   const DType type = operand_type(device);
   const Tensor x = cast(input, type);
-  const Tensor w = converted(weight.detach(), type);
+  const Tensor w = converted_weight(weight, type);
   const Tensor sums = product(x, false, w, true);
   if (bias.defined())
     kernels::bias_add(sums.data<float>(), bias.data<float>(), rows, static_cast<int>(out), device.stream());
 
   const bool want_dx = x.requires_grad(), want_dw = weight.requires_grad();
   return record("linear", converted(sums, type), {x, weight, bias},
-                [x = x.detach(), w, want_dx, want_dw, want_db = bias.defined(),
-                 w_type = weight.dtype()](const Tensor& dy) {
+                [x = x.detach(), w, want_dx, want_dw, weight, bias](const Tensor& dy) {
                   const DeviceGuard here(x.device());
                   Tensor dx, dw;
                   if (want_dx) dx = converted(product(dy, false, w, false), x.dtype());
-                  if (want_dw) dw = converted(product(dy, true, x, false), w_type);
-                  return std::vector<Tensor>{dx, dw, want_db ? bias_gradient(dy, w.dim(0)) : Tensor()};
+                  if (want_dw) {
+                    dw = gradient_memory(weight, DType::float32);
+                    product_into(dw, dy, true, x, false);
+                    dw = converted(dw, weight.dtype());
+                  }
+                  return std::vector<Tensor>{dx, dw, bias_gradient(dy, bias)};
                 },
                 {{"input", want_dw ? x : Tensor()}, {"weight", want_dx ? w : Tensor()}});
 }

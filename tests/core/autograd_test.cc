@@ -136,6 +136,49 @@ TEST(Autograd, TellsAGradientThatWasWrittenFromOneThatWasOnlySet) {
   EXPECT_FALSE(used.grad_written());
 }
 
+// y = 3 x of one element, whose backward writes its gradient into gradient_memory.
+Tensor tripled_in_place(const Tensor& x, std::vector<const float*>& memory) {
+  const Tensor y = Tensor::from_host<float>({3 * x.item()}, {1}, device());
+  return record("tripled", y, {x}, [x, &memory](const Tensor& dy) {
+    const Tensor dx = gradient_memory(x);
+    memory.push_back(dx.data<float>());
+    dx.copy_from(Tensor::from_host<float>({3 * dy.item()}, {1}, device()));
+    return std::vector<Tensor>{dx};
+  });
+}
+
+TEST(Autograd, AGradientIsWrittenWhereItStaysAndTheSecondIsAdded) {
+  Tensor x = Tensor::from_host<float>({5}, {1}, device());
+  x.set_requires_grad(true);
+  const Tensor arena = Tensor::zeros({2}, device());
+  x.set_zero_grad(arena.slice(1, 2));
+  std::vector<const float*> memory;
+  const float* const place = arena.data<float>() + 1;
+  backward(tripled_in_place(x, memory));
+  EXPECT_EQ(memory.back(), place);
+  EXPECT_TRUE(x.grad_written());
+  EXPECT_EQ(arena.to_host<float>(), (std::vector<float>{0, 3}));
+  backward(tripled_in_place(x, memory));
+  EXPECT_NE(memory.back(), place);
+  EXPECT_EQ(arena.to_host<float>(), (std::vector<float>{0, 6}));
+}
+
+TEST(Autograd, AGradientThatIsNotZeroAnyMoreIsAddedTo) {
+  Tensor x = Tensor::from_host<float>({5}, {1}, device());
+  x.set_requires_grad(true);
+  const Tensor arena = Tensor::zeros({1}, device());
+  std::vector<const float*> memory;
+  x.set_zero_grad(arena);
+  arena.copy_from(Tensor::from_host<float>({100}, {1}, device()));
+  backward(tripled_in_place(x, memory));
+  EXPECT_NE(memory.back(), arena.data<float>());
+  EXPECT_EQ(arena.to_host<float>()[0], 103);
+  // What was set, and not said to be zero, is added to as well.
+  x.set_grad(Tensor::from_host<float>({7}, {1}, device()));
+  backward(tripled_in_place(x, memory));
+  EXPECT_EQ(x.grad().item(), 10);
+}
+
 TEST(Autograd, ReshapeIsTransparent) {
   const Tensor x = leaf({1, 2, 3, 4});
   backward(scaled(x, 3).reshape({2, 2}), Tensor::from_host<float>({1, 2, 3, 4}, {2, 2}, device()));

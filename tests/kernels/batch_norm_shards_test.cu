@@ -5,6 +5,7 @@
 #include "kernels/norm/batch_norm.h"
 #include "tests/kernels/device_buffer.h"
 #include "tests/kernels/forms.h"
+#include "tests/kernels/test_scratch.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -41,10 +42,10 @@ class StatisticsBuffers {
 
 Statistics together(const BatchNormShape& s, const std::vector<float>& x) {
   const DeviceBuffer<float> input(x, 1);
-  const DeviceBuffer<uint8_t> workspace(batch_norm_workspace_bytes(s), 0);
+  const TestScratch scratch(batch_norm_workspace_bytes(s));
   const StatisticsBuffers out(static_cast<size_t>(s.channels));
   batch_norm_statistics(s, {}, input.data(), out.mean.data(), out.inverse.data(), out.running_mean.data(),
-                        out.running_var.data(), workspace.data(), nullptr);
+                        out.running_var.data(), scratch, nullptr);
   return out.to_host();
 }
 
@@ -54,10 +55,10 @@ Statistics in_shards(const std::vector<int64_t>& rows, int channels, const std::
   int64_t first = 0;
   for (size_t s = 0; s < rows.size(); ++s) {
     const BatchNormShape shape{rows[s], channels};
-    const DeviceBuffer<uint8_t> workspace(batch_norm_workspace_bytes(shape), 0);
+    const TestScratch scratch(batch_norm_workspace_bytes(shape));
     batch_norm_shard_statistics(shape, input.data() + first * channels, statistics.data() + s * 2 * width,
-                                workspace.data(), nullptr);
-    workspace.to_host();  // for its guards
+                                scratch, nullptr);
+    scratch.check();
     first += rows[s];
   }
   const StatisticsBuffers out(width);
@@ -165,11 +166,11 @@ TEST(BatchNormShards, HaveTheGradientsOfTheWholeBatch) {
             inverse(random_floats(width, 0.5f, 2, 5)), gamma(random_floats(width, -2, 2, 6));
         const float* y = relu ? output.data() : nullptr;
         in_both_forms([&] {
-          const DeviceBuffer<uint8_t> workspace(batch_norm_workspace_bytes(all), 0);
+          const TestScratch scratch(batch_norm_workspace_bytes(all));
           const DeviceBuffer<float> dx(n, kNaN), daddend(n, kNaN), dgamma(width, kNaN), dbeta(width, kNaN);
           batch_norm_backward(all, BatchNormMode::batch, x.data(), y, dy.data(), mean.data(), inverse.data(),
-                              gamma.data(), dx.data(), daddend.data(), dgamma.data(), dbeta.data(),
-                              workspace.data(), nullptr);
+                              gamma.data(), dx.data(), daddend.data(), dgamma.data(), dbeta.data(), scratch,
+                              nullptr);
 
           std::vector<float> dgamma_of_all(width, 0), dbeta_of_all(width, 0);
           int64_t first = 0;
@@ -178,7 +179,7 @@ TEST(BatchNormShards, HaveTheGradientsOfTheWholeBatch) {
             const int64_t at = first * channels;
             batch_norm_gradient_sums({count, channels}, x.data() + at, relu ? y + at : nullptr,
                                      dy.data() + at, mean.data(), inverse.data(), shard_dgamma.data(),
-                                     shard_dbeta.data(), workspace.data(), nullptr);
+                                     shard_dbeta.data(), scratch, nullptr);
             for (size_t c = 0; c < width; ++c) {
               dgamma_of_all[c] += shard_dgamma.to_host()[c];
               dbeta_of_all[c] += shard_dbeta.to_host()[c];

@@ -1,5 +1,5 @@
-// Batch normalisation against double. Rows below, at and beyond the eight partial sums and the 128 rows of a
-// chunk; channels below, at and beyond a vector and a tile.
+// Batch normalisation against double. Rows below, at and beyond the eight partial sums and the rows of a
+// slice; channels below, at and beyond a vector and a tile.
 #include "kernels/norm/batch_norm.h"
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include "kernels/check.h"
 #include "tests/kernels/device_buffer.h"
 #include "tests/kernels/forms.h"
+#include "tests/kernels/test_scratch.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -21,14 +22,20 @@ std::vector<BatchNormShape> shapes() {
   std::vector<BatchNormShape> all;
   for (const int64_t rows : {2, 7, 8, 9, 127, 128, 129, 1300})
     for (const int channels : {1, 3, 4, 8, 17, 33}) all.push_back({rows, channels});
-  for (const int channels : {15, 16, 31, 32, 63, 64, 65, 130}) all.push_back({37, channels});
+  for (const int channels : {15, 16, 31, 32, 63, 64, 65, 128, 130, 1032}) all.push_back({37, channels});
+  all.push_back({300, 64});
   return all;
 }
 
-// How often a value is added on its way into a sum, at most: in its partial sum, then over the eight, in a
-// chunk and over the chunks.
+// How often a value is added on its way into a sum, at most: in its partial sum, over the eight of a slice,
+// in the partial sums of at most 256 slices, and over the eight of those.
 double additions(int64_t rows) {
-  return std::min<double>(static_cast<double>(rows) / 8, 16) + 8 + static_cast<double>(rows) / (128 * 8) + 8;
+  return static_cast<double>(rows) / 8 + 8 + 256 / 8 + 8;
+}
+
+// Of activations, in floats: with 0 a GPU's threads can move 16 bytes at once.
+size_t offset_of(const BatchNormShape& s, size_t otherwise) {
+  return s.channels % 8 == 0 ? 0 : otherwise;
 }
 
 float value_of(const std::vector<float>& values, int64_t row, int channel, int channels) {
@@ -41,13 +48,13 @@ struct Statistics {
 
 Statistics statistics(const BatchNormShape& s, const std::vector<float>& x) {
   const size_t channels = static_cast<size_t>(s.channels);
-  const DeviceBuffer<float> input(x, 1), mean(std::vector<float>(channels, kNaN), 3),
+  const DeviceBuffer<float> input(x, offset_of(s, 1)), mean(std::vector<float>(channels, kNaN), 3),
       inverse(std::vector<float>(channels, kNaN), 1), running_mean(std::vector<float>(channels, 2.0f), 1),
       running_variance(std::vector<float>(channels, 3.0f), 3);
-  const DeviceBuffer<uint8_t> workspace(batch_norm_workspace_bytes(s), 0);
+  const TestScratch scratch(batch_norm_workspace_bytes(s));
   batch_norm_statistics(s, {}, input.data(), mean.data(), inverse.data(), running_mean.data(),
-                        running_variance.data(), workspace.data(), nullptr);
-  workspace.to_host();  // for its guards
+                        running_variance.data(), scratch, nullptr);
+  scratch.check();
   return {mean.to_host(), inverse.to_host(), running_mean.to_host(), running_variance.to_host()};
 }
 
@@ -64,8 +71,8 @@ void expect_statistics(const BatchNormShape& s, float offset) {
       for (int64_t r = 0; r < s.rows; ++r) mean += value_of(x, r, c, s.channels) / n;
       for (int64_t r = 0; r < s.rows; ++r) squares += std::pow(value_of(x, r, c, s.channels) - mean, 2);
       const double variance = squares / n;
-      // Every addition, the factor and its product round a number as large as the largest x. What a chunk's
-      // mean is off, times how far chunks' means lie apart, is missing from the sum of squares; they are
+      // Every addition, the factor and its product round a number as large as the largest x. What a slice's
+      // mean is off, times how far slices' means lie apart, is missing from the sum of squares; they are
       // apart by less than a standard deviation.
       const double mean_error = (additions(s.rows) + 4) * kUnit * (std::fabs(offset) + 2);
       const double relative = (additions(s.rows) + 6) * kUnit + 2 * mean_error / std::sqrt(variance) +
@@ -162,8 +169,9 @@ TEST(BatchNormNormalise, AgreesWithDoubleWithAdditionAndReLU) {
     for (const bool add : {false, true})
       for (const bool relu : {false, true})
         in_both_forms([&] {
-          const DeviceBuffer<float> x(in.x, 1), mean(in.mean, 3), inverse(in.inverse), gamma(in.gamma, 1),
-              beta(in.beta, 1), addend(in.addend, 3), y(std::vector<float>(in.x.size(), kNaN), 1);
+          const DeviceBuffer<float> x(in.x, offset_of(s, 1)), mean(in.mean, 3), inverse(in.inverse),
+              gamma(in.gamma, 1), beta(in.beta, 1), addend(in.addend, offset_of(s, 3)),
+              y(std::vector<float>(in.x.size(), kNaN), offset_of(s, 1));
           batch_norm_normalise(s, x.data(), mean.data(), inverse.data(), gamma.data(), beta.data(),
                                add ? addend.data() : nullptr, relu, y.data(), nullptr);
           const std::vector<float> got = y.to_host();
@@ -189,15 +197,14 @@ struct Gradients {
 Gradients backward(const BatchNormShape& s, BatchNormMode mode, const Inputs& in,
                    const std::vector<float>* y) {
   const auto n = in.x.size(), channels = in.mean.size();
-  const DeviceBuffer<float> x(in.x, 1), output(y ? *y : std::vector<float>(), 3), dy(in.dy, 3), mean(in.mean),
-      inverse(in.inverse, 1), gamma(in.gamma, 3), dx(std::vector<float>(n, kNaN), 1),
-      daddend(std::vector<float>(n, kNaN), 3), dgamma(std::vector<float>(channels, kNaN), 1),
-      dbeta(std::vector<float>(channels, kNaN), 3);
-  const DeviceBuffer<uint8_t> workspace(batch_norm_workspace_bytes(s), 0);
+  const DeviceBuffer<float> x(in.x, offset_of(s, 1)), output(y ? *y : std::vector<float>(), offset_of(s, 3)),
+      dy(in.dy, offset_of(s, 3)), mean(in.mean), inverse(in.inverse, 1), gamma(in.gamma, 3),
+      dx(std::vector<float>(n, kNaN), offset_of(s, 1)), daddend(std::vector<float>(n, kNaN), offset_of(s, 3)),
+      dgamma(std::vector<float>(channels, kNaN), 1), dbeta(std::vector<float>(channels, kNaN), 3);
+  const TestScratch scratch(batch_norm_workspace_bytes(s));
   batch_norm_backward(s, mode, x.data(), y ? output.data() : nullptr, dy.data(), mean.data(), inverse.data(),
-                      gamma.data(), dx.data(), daddend.data(), dgamma.data(), dbeta.data(), workspace.data(),
-                      nullptr);
-  workspace.to_host();  // for its guards
+                      gamma.data(), dx.data(), daddend.data(), dgamma.data(), dbeta.data(), scratch, nullptr);
+  scratch.check();
   return {dx.to_host(), daddend.to_host(), dgamma.to_host(), dbeta.to_host()};
 }
 

@@ -15,6 +15,7 @@
 #include "tests/bfloat16.h"
 #include "tests/kernels/device_buffer.h"
 #include "tests/kernels/forms.h"
+#include "tests/kernels/test_scratch.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -25,11 +26,12 @@ using namespace lockstep::test;
 template <typename T>
 class Arrays {
  public:
-  explicit Arrays(uint32_t seed) : seed_(seed) {}
+  // Activations lie `offset` elements behind an address that is a multiple of 16.
+  explicit Arrays(uint32_t seed, size_t offset) : seed_(seed), offset_(offset) {}
   // Values that bfloat16 has, in either type.
   const T* activations(int64_t n) {
     const std::vector<float> values = through_bfloat16(random_floats(static_cast<size_t>(n), -2, 2, ++seed_));
-    inputs_.push_back(std::make_unique<DeviceBuffer<T>>(typed(values), 1));
+    inputs_.push_back(std::make_unique<DeviceBuffer<T>>(typed(values), offset_));
     return inputs_.back()->data();
   }
   const float* parameters(int64_t n, float low, float high) {
@@ -39,7 +41,7 @@ class Arrays {
   }
   T* result(int64_t n) {
     results_.push_back(
-        std::make_unique<DeviceBuffer<T>>(typed(std::vector<float>(static_cast<size_t>(n), kNaN)), 3));
+        std::make_unique<DeviceBuffer<T>>(typed(std::vector<float>(static_cast<size_t>(n), kNaN)), offset_));
     return results_.back()->data();
   }
   float* float_result(int64_t n) {
@@ -50,6 +52,10 @@ class Arrays {
   void* workspace(size_t bytes) {
     workspaces_.push_back(std::make_unique<DeviceBuffer<uint8_t>>(bytes, uint8_t{0}));
     return workspaces_.back()->data();
+  }
+  SumScratch scratch(size_t bytes) {
+    scratches_.push_back(std::make_unique<TestScratch>(bytes));
+    return *scratches_.back();
   }
   void integer(int value) { integers_.push_back(static_cast<float>(value)); }
   struct Results {
@@ -78,6 +84,8 @@ class Arrays {
   std::vector<std::unique_ptr<DeviceBuffer<T>>> inputs_, results_;
   std::vector<std::unique_ptr<DeviceBuffer<float>>> floats_, float_results_;
   std::vector<std::unique_ptr<DeviceBuffer<uint8_t>>> workspaces_;
+  std::vector<std::unique_ptr<TestScratch>> scratches_;
+  size_t offset_;
 };
 
 // A compiler may contract products and sums of the two instances of a kernel differently: up to 64 roundings,
@@ -97,21 +105,23 @@ template <typename Run>
 void expect_rounded_once(Run run) {
   SCOPED_TRACE("seed " + std::to_string(kSeed));
   in_both_forms([&] {
-    Arrays<float> wide(1);
-    Arrays<__nv_bfloat16> narrow(1);
-    run(wide);
-    run(narrow);
-    const auto want = wide.read();
-    const auto got = narrow.read();
-    for (size_t i = 0; i < want.activations.size(); ++i)  // 8 significant bits: 2^-8 to either side
-      expect_agreement(got.activations[i], want.activations[i], 0x1p-8, "activations " + std::to_string(i));
-    for (size_t i = 0; i < want.floats.size(); ++i)
-      expect_agreement(got.floats[i], want.floats[i], 0, "floats " + std::to_string(i));
+    for (const size_t offset : {0, 3}) {  // 16 bytes at once, and one by one
+      Arrays<float> wide(1, offset);
+      Arrays<__nv_bfloat16> narrow(1, offset);
+      run(wide);
+      run(narrow);
+      const auto want = wide.read();
+      const auto got = narrow.read();
+      for (size_t i = 0; i < want.activations.size(); ++i)  // 8 significant bits: 2^-8 to either side
+        expect_agreement(got.activations[i], want.activations[i], 0x1p-8, "activations " + std::to_string(i));
+      for (size_t i = 0; i < want.floats.size(); ++i)
+        expect_agreement(got.floats[i], want.floats[i], 0, "floats " + std::to_string(i));
+    }
   });
 }
 
 TEST(BatchNorm, OverBfloat16RoundsActivationsOnly) {
-  for (const BatchNormShape s : {BatchNormShape{7, 3}, {37, 5}, {129, 17}, {300, 70}}) {
+  for (const BatchNormShape s : {BatchNormShape{7, 3}, {37, 5}, {129, 17}, {300, 70}, {300, 72}}) {
     SCOPED_TRACE(std::to_string(s.rows) + " rows of " + std::to_string(s.channels));
     const int64_t n = s.rows * s.channels;
     for (const bool relu : {false, true})
@@ -119,10 +129,10 @@ TEST(BatchNorm, OverBfloat16RoundsActivationsOnly) {
         const auto* x = arrays.activations(n);
         float *mean = arrays.float_result(s.channels), *inverse = arrays.float_result(s.channels);
         batch_norm_statistics(s, {}, x, mean, inverse, arrays.float_result(s.channels),
-                              arrays.float_result(s.channels),
-                              arrays.workspace(batch_norm_workspace_bytes(s)), nullptr);
+                              arrays.float_result(s.channels), arrays.scratch(batch_norm_workspace_bytes(s)),
+                              nullptr);
         batch_norm_shard_statistics(s, x, arrays.float_result(2 * s.channels),
-                                    arrays.workspace(batch_norm_workspace_bytes(s)), nullptr);
+                                    arrays.scratch(batch_norm_workspace_bytes(s)), nullptr);
         const float* gamma = arrays.parameters(s.channels, -2, 2);
         const float* beta = arrays.parameters(s.channels, -1, 1);
         const auto* addend = arrays.activations(n);
@@ -131,7 +141,7 @@ TEST(BatchNorm, OverBfloat16RoundsActivationsOnly) {
         batch_norm_backward(s, BatchNormMode::batch, x, relu ? y : nullptr, arrays.activations(n), mean,
                             inverse, gamma, arrays.result(n), arrays.result(n),
                             arrays.float_result(s.channels), arrays.float_result(s.channels),
-                            arrays.workspace(batch_norm_workspace_bytes(s)), nullptr);
+                            arrays.scratch(batch_norm_workspace_bytes(s)), nullptr);
       });
     if (testing::Test::HasFailure()) return;
   }
@@ -165,7 +175,8 @@ TEST(Bias, OverBfloat16RoundsActivationsOnly) {
         LOCKSTEP_CUDA(
             cudaMemcpy(y, x, static_cast<size_t>(rows * channels) * sizeof(*y), cudaMemcpyDeviceToDevice));
         bias_add(y, arrays.parameters(channels, -1, 1), rows, channels, nullptr);
-        bias_gradient(x, arrays.float_result(channels), rows, channels, nullptr);
+        bias_gradient(x, arrays.float_result(channels), rows, channels,
+                      arrays.scratch(bias_gradient_workspace_bytes(rows, channels)), nullptr);
       });
 }
 

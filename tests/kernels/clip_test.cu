@@ -3,6 +3,7 @@
 
 #include "tests/kernels/device_buffer.h"
 #include "tests/kernels/forms.h"
+#include "tests/kernels/test_scratch.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -16,10 +17,10 @@ struct Clipped {
 
 Clipped clip(const std::vector<float>& x, float max_norm, float scale, size_t offset = 0) {
   const auto n = static_cast<int64_t>(x.size());
-  const DeviceBuffer<float> data(x, offset), norm(1, kNaN),
-      partial(static_cast<size_t>(clip_by_norm_partials(n)), kNaN);
-  clip_by_norm(data.data(), n, max_norm, scale, partial.data(), norm.data(), nullptr);
-  partial.to_host();  // checks its guards
+  const DeviceBuffer<float> data(x, offset), norm(1, kNaN);
+  const TestScratch scratch(clip_by_norm_workspace_bytes(n));
+  clip_by_norm(data.data(), n, max_norm, scale, norm.data(), scratch, nullptr);
+  scratch.check();
   return {data.to_host(), norm.to_host()[0]};
 }
 

@@ -163,6 +163,9 @@ void check_all(const Conv2dShape& s) {
   check_entry_points(c, e, Math::library);
   check_entry_points(c, e, Math::own);
   if (s.batch == 0) return;
+  for (const ConvPath<float>* path :
+       {&conv2d_small_path(), &conv2d_padded_path<float>(), &conv2d_im2col_path(Math::library)})
+    check_path(*path, c, e);
   if (s.batch * s.out_height() * s.out_width() * s.weight_size() <= kLargestInGpuForm)
     test::in_both_forms([&] { check_path(conv2d_direct_path(), c, e); });
   else
@@ -217,6 +220,12 @@ TEST(Conv, CudnnMatchesALoopInDoubleWhereItSupportsTheShape) {
         }
   std::printf("cuDNN supports %d of %d passes\n", supported, passes);
   EXPECT_GT(supported, 0);
+}
+
+TEST(Conv, AGpusKernelForFewChannelsTakesSeveralImagesABlock) {
+  check_all({700, 3, 4, 2, 3, 2, 2, 1, 1});  // of at most 512 blocks
+  const Case c = make_case({3, 6, 6, 8, 24, 3, 3, 1, 1}, 13);
+  EXPECT_EQ(check_path(conv2d_small_path(), c, expected(c)), 3);
 }
 
 // FNV-1a over the bits of every result of the direct kernel on LeNet's layers, and of the library on layers

@@ -3,6 +3,7 @@
 
 #include "tests/kernels/device_buffer.h"
 #include "tests/kernels/forms.h"
+#include "tests/kernels/test_scratch.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -11,7 +12,10 @@ using namespace lockstep::test;
 
 float sum_of(const std::vector<float>& x, float factor, size_t offset) {
   const DeviceBuffer<float> input(x, offset), result(1, kNaN);
-  reduce_sum(input.data(), static_cast<int64_t>(x.size()), factor, result.data(), nullptr);
+  const auto n = static_cast<int64_t>(x.size());
+  const TestScratch scratch(reduce_sum_workspace_bytes(n));
+  reduce_sum(input.data(), n, factor, result.data(), scratch, nullptr);
+  scratch.check();
   return result.to_host()[0];
 }
 

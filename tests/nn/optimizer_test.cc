@@ -10,6 +10,7 @@
 #include "kernels/check.h"
 #include "nn/adam.h"
 #include "nn/clip.h"
+#include "nn/layers/cast.h"
 #include "nn/sgd.h"
 #include "tests/golden/golden.h"
 
@@ -113,6 +114,87 @@ TEST(ClipGradientNorm, AppliesToTheScaledGradientAndScalesTheSum) {
   EXPECT_NEAR(arena.to_host<float>()[0], 6.0F, 6 * 3e-7);
   EXPECT_NEAR(arena.to_host<float>()[1], 8.0F, 8 * 3e-7);
   EXPECT_THROW(clip_gradient_norm(arena, 0), Error);
+}
+
+Tensor counting(const Shape& shape, float first) {
+  std::vector<float> values(static_cast<size_t>(element_count(shape)));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = first + static_cast<float>(i % 17) / 16;
+  return Tensor::from_host(values, shape, device());
+}
+
+// The weights after two steps, of parameters longer than a chunk and of odd sizes.
+std::vector<std::vector<float>> two_steps(float max_norm, bool on_the_way) {
+  const std::vector<Tensor> parameters = {counting({3, 7000}, 1), counting({5}, 2), counting({1, 1}, 3)};
+  Sgd sgd(parameters, {.momentum = 0.9F, .weight_decay = 0.05F, .nesterov = true}, DecayOn::weights);
+  for (int step = 0; step < 2; ++step) {
+    const Tensor arena = gradient_arena(parameters);
+    for (const Tensor& p : parameters) p.grad().copy_from(counting(p.shape(), -1));
+    if (on_the_way) {
+      sgd.step(0.1F, 0.5F, {gradient_norm(arena, max_norm, 0.5F), max_norm});
+    } else {
+      clip_gradient_norm(arena, max_norm, 0.5F);
+      sgd.step(0.1F, 0.5F);
+    }
+  }
+  std::vector<std::vector<float>> weights;
+  for (const Tensor& p : parameters) weights.push_back(p.to_host<float>());
+  return weights;
+}
+
+TEST(Optimizer, ClippingOnTheWayHasTheBitsOfClippingBefore) {
+  for (const float max_norm : {0.5F, 1e9F})
+    EXPECT_EQ(two_steps(max_norm, true), two_steps(max_norm, false)) << max_norm;
+}
+
+// A list of parameters lies on the device while nothing changes; here a gradient moves, and one goes.
+TEST(Optimizer, FollowsGradientsThatMoveOrGo) {
+  const Tensor a = Tensor::from_host<float>({10}, {1, 1}, device()),
+               b = Tensor::from_host<float>({20}, {1, 1}, device());
+  Sgd sgd({a, b}, {});
+  const auto gradient = [](float value) { return Tensor::from_host<float>({value}, {1, 1}, device()); };
+  a.set_grad(gradient(1));
+  b.set_grad(gradient(2));
+  sgd.step(1);
+  a.set_grad(gradient(3));
+  sgd.step(1);
+  b.set_grad({});
+  sgd.step(1);
+  EXPECT_EQ(a.item(), 10 - 1 - 3 - 3);
+  EXPECT_EQ(b.item(), 20 - 2 - 2);
+}
+
+TEST(Optimizer, WritesTheBfloat16CopyUnlessSomebodyHoldsIt) {
+  const Tensor w = counting({3, 3000}, 1);
+  const auto copy_of = [](const Tensor& from) {
+    return converted(from, DType::bfloat16).to_host<__nv_bfloat16>();
+  };
+  const auto bits = [](const std::vector<__nv_bfloat16>& values) {
+    std::vector<float> floats;
+    for (const __nv_bfloat16 value : values) floats.push_back(__bfloat162float(value));
+    return floats;
+  };
+  Adam adam({w}, {});
+  const float* before = nullptr;
+  {
+    const Tensor kept = converted_weight(w, DType::bfloat16);
+    before = reinterpret_cast<const float*>(kept.data<__nv_bfloat16>());
+    EXPECT_EQ(kept.identity(), converted_weight(w, DType::bfloat16).identity()) << "made once";
+  }
+  w.set_grad(counting({3, 3000}, -1));
+  adam.step(0.1F);
+  ASSERT_TRUE(w.rounded().defined());
+  EXPECT_EQ(reinterpret_cast<const float*>(w.rounded().data<__nv_bfloat16>()), before);
+  EXPECT_EQ(bits(w.rounded().to_host<__nv_bfloat16>()), bits(copy_of(w)));
+  // A graph that reads the copy keeps what it saw.
+  const Tensor held = w.rounded();
+  const std::vector<float> seen = bits(held.to_host<__nv_bfloat16>());
+  adam.step(0.1F);
+  EXPECT_EQ(bits(held.to_host<__nv_bfloat16>()), seen);
+  EXPECT_FALSE(w.rounded().defined());
+  EXPECT_EQ(bits(converted_weight(w, DType::bfloat16).to_host<__nv_bfloat16>()), bits(copy_of(w)));
+  // Nor is a copy of other values taken.
+  w.copy_from(counting({3, 3000}, 5));
+  EXPECT_FALSE(w.rounded().defined());
 }
 
 TEST(Adam, AParameterWithoutAGradientNeitherMovesNorCountsTheStep) {

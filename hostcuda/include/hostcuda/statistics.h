@@ -1,4 +1,5 @@
-// What a program cannot see through the CUDA API: which way copies between devices went.
+// What a program cannot see through the CUDA API: which way copies between devices went, and
+// how often something was launched.
 #pragma once
 
 #include <cstdint>
@@ -12,5 +13,14 @@ struct PeerCopies {
 
 // Peer copies carried out so far, in this process.
 PeerCopies peer_copies();
+
+// What host threads have enqueued so far, in this process; a replayed graph counts once, when it is recorded.
+struct Launches {
+  uint64_t kernels = 0;
+  uint64_t library_calls = 0;  // cuBLAS and cuDNN
+  uint64_t all() const { return kernels + library_calls; }
+};
+
+Launches launches();
 
 }  // namespace hostcuda

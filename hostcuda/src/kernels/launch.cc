@@ -1,7 +1,9 @@
 // How kernels and library calls get into a stream: checked against CUDA's limits, then enqueued.
 #include <hostcuda/launch.h>
+#include <hostcuda/statistics.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "hostcuda/src/kernels/execution.h"
@@ -12,6 +14,8 @@
 
 namespace hostcuda {
 namespace {
+
+std::atomic<uint64_t> kernels_launched{0}, library_calls{0};
 
 // An element kernel is shared where every worker gets at least this many elements; slices end on whole cache
 // lines, so that no two workers write to one.
@@ -95,10 +99,15 @@ cudaError_t enqueue_on_current(cudaStream_t stream, Make make) {
 
 }  // namespace
 
+Launches launches() {
+  return {kernels_launched, library_calls};
+}
+
 cudaError_t enqueue_kernel(KernelLaunch launch, cudaStream_t stream) {
   return device_call([&] {
     const cudaError_t error = check_limits(launch);
     if (error != cudaSuccess) return error;
+    ++kernels_launched;
     return enqueue_on_current(stream, [&] { return std::make_unique<KernelWork>(std::move(launch)); });
   });
 }
@@ -107,6 +116,7 @@ cudaError_t enqueue_elements(int64_t n, std::function<void(int64_t, int64_t)> sl
                              cudaStream_t stream) {
   return device_call([&] {
     if (n < 0) return cudaErrorInvalidConfiguration;
+    ++kernels_launched;
     return enqueue_on_current(stream,
                               [&] { return std::make_unique<ElementsWork>(n, std::move(slice), site); });
   });
@@ -125,6 +135,7 @@ cudaError_t enqueue_call(const char* name, std::function<void()> call, cudaStrea
 cudaError_t enqueue_shared_call(const char* name, std::function<cudaError_t(Device&)> call,
                                 cudaStream_t stream) {
   return device_call([&] {
+    ++library_calls;
     return enqueue_on_current(stream, [&] { return std::make_unique<CallWork>(name, std::move(call)); });
   });
 }
