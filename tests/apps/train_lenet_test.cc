@@ -145,6 +145,20 @@ TEST_F(TrainLenet, JsonOnStandardOutputIsAllThatIsPrinted) {
   EXPECT_EQ(lines[3].at("weights_sha256"), json_lines("run.json").back().at("weights_sha256"));
 }
 
+TEST_F(TrainLenet, PathsTellsWhichWayEachPassGoes) {
+  const std::vector<std::string> arguments{"--paths", "--epochs",    "1",   "--batch-size",
+                                           "32",      "--precision", "bf16"};
+  const std::string out = train(arguments).out;
+  EXPECT_NE(out.find("convolutions, 32 images a device:"), std::string::npos) << out;
+  EXPECT_NE(out.find("conv1      forward         cuDNN"), std::string::npos) << out;
+  EXPECT_EQ(out.find("conv1      input gradient"), std::string::npos) << out;
+  EXPECT_NE(out.find("conv2      input gradient  cuDNN"), std::string::npos) << out;
+  // A cuDNN that declines everything is no error: another way is taken, and said.
+  const Outcome refused = train(arguments, {"HOSTCUDA_CUDNN_REFUSES=3007"});
+  EXPECT_EQ(refused.exit_code, 0) << refused.error;
+  EXPECT_NE(refused.out.find("conv2      input gradient  float32: direct"), std::string::npos) << refused.out;
+}
+
 TEST_F(TrainLenet, LearnsASmallTask) {
   ASSERT_EQ(
       train({"--epochs", "8", "--batch-size", "16", "--lr", "0.05", "--quiet", "--json", path("run.json")})
