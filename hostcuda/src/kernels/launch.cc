@@ -2,6 +2,7 @@
 #include <hostcuda/launch.h>
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "hostcuda/src/kernels/execution.h"
@@ -9,6 +10,7 @@
 #include "hostcuda/src/runtime/capture.h"
 #include "hostcuda/src/runtime/config.h"
 #include "hostcuda/src/runtime/share.h"
+#include "hostcuda/src/runtime/tally.h"
 
 namespace hostcuda {
 namespace {
@@ -20,8 +22,22 @@ constexpr int64_t kCacheLine = 64;
 
 class KernelWork : public Work {
  public:
-  explicit KernelWork(KernelLaunch launch) : launch_(std::move(launch)) {}
+  explicit KernelWork(KernelLaunch launch) : launch_(std::move(launch)) {
+    if (!is_tallied()) return;
+    const dim3 &grid = launch_.grid, &block = launch_.block;
+    operation_ = std::make_unique<Operation>();
+    operation_->kind = Operation::Kind::kernel;
+    operation_->device = this_thread().device;
+    operation_->kernel = launch_.kernel;
+    operation_->site = launch_.site;
+    std::tie(operation_->grid[0], operation_->grid[1], operation_->grid[2]) = std::tie(grid.x, grid.y, grid.z);
+    std::tie(operation_->block[0], operation_->block[1], operation_->block[2]) =
+        std::tie(block.x, block.y, block.z);
+    operation_->shared_bytes = launch_.shared_bytes;
+    operation_->operations = take_noted_operations();
+  }
   const char* name() const override { return launch_.site.function; }
+  const Operation* operation() const override { return operation_.get(); }
   cudaError_t run(Device& device) override {
     const uint64_t blocks = uint64_t{launch_.grid.x} * launch_.grid.y * launch_.grid.z;
     const uint64_t slices = std::min<uint64_t>(config().threads == 1 ? 1 : 4 * config().threads, blocks);
@@ -34,6 +50,7 @@ class KernelWork : public Work {
 
  private:
   const KernelLaunch launch_;
+  std::unique_ptr<Operation> operation_;  // for forecasts
 };
 
 class ElementsWork : public Work {
@@ -65,13 +82,17 @@ class ElementsWork : public Work {
 class CallWork : public Work {
  public:
   CallWork(const char* name, std::function<cudaError_t(Device&)> call)
-      : name_(name), call_(std::move(call)) {}
+      : name_(name), call_(std::move(call)) {
+    if (is_tallied()) operation_ = std::make_unique<Operation>(take_described_call(name));
+  }
   const char* name() const override { return name_; }
+  const Operation* operation() const override { return operation_.get(); }
   cudaError_t run(Device& device) override { return call_(device); }
 
  private:
   const char* const name_;
   const std::function<cudaError_t(Device&)> call_;
+  std::unique_ptr<Operation> operation_;  // for forecasts
 };
 
 cudaError_t check_limits(const KernelLaunch& launch) {

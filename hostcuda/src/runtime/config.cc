@@ -70,12 +70,13 @@ int read_gpu(std::string& problem) {
   return 0;
 }
 
-std::string problem_with_profile() {
+// `variable` asks for what needs the kernels' accesses.
+std::string problem_with_profile(const std::string& variable) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  return "HOSTCUDA_PROFILE is set in a sanitizer's build: profile a build without";
+  return variable + " is set in a sanitizer's build: profile a build without";
 #endif
   if (__tsan_init != nullptr) return "";
-  return "HOSTCUDA_PROFILE is set, but the kernels have no calls that tell of their loads and stores: "
+  return variable + " is set, but the kernels have no calls that tell of their loads and stores: "
          "compile "
          "them with -O1 -g -fsanitize=thread -fno-tree-sra, or use ./lab profile";
 }
@@ -106,7 +107,12 @@ Config read_config() {
                                         "1, 0 (no peer access) or broken (copies deliver zeros)", problem));
   config.checked = read_word("HOSTCUDA_CHECK", {"0", "1"}, "0 or 1", problem) == 1;
   if (const char* file = std::getenv("HOSTCUDA_PROFILE"); file != nullptr) config.profile = file;
-  if (!config.profile.empty() && problem.empty()) problem = problem_with_profile();
+  if (!config.profile.empty() && problem.empty()) problem = problem_with_profile("HOSTCUDA_PROFILE");
+  if (const char* gpu = std::getenv("HOSTCUDA_FORECAST"); gpu != nullptr) config.forecast = gpu;
+  if (const char* file = std::getenv("HOSTCUDA_FORECAST_JSON"); file != nullptr) config.forecast_json = file;
+  if (!config.forecast.empty() && problem.empty()) problem = problem_with_profile("HOSTCUDA_FORECAST");
+  if (!config.forecast.empty() && problem.empty() && check_forecast_gpu != nullptr)
+    problem = check_forecast_gpu(config.forecast);
   read_number<uint64_t>("HOSTCUDA_PROFILE_BLOCKS", 0, uint64_t{1} << 40, "a number of blocks, or 0 for all",
                         config.profile_blocks, problem);
   config.profile_gpu = read_gpu(problem);
@@ -118,11 +124,13 @@ Config read_config() {
   config.threads = 1;  // races are told from the order of streams, not from timing; see race.h
 #endif
   if (config.checked) config.threads = 1;           // operations run one at a time
-  if (!config.profile.empty()) config.threads = 1;  // the blocks of a launch are looked at in their order
+  if (config.records()) config.threads = 1;  // the blocks of a launch are looked at in their order
   return config;
 }
 
 }  // namespace
+
+std::string (*check_forecast_gpu)(const std::string& name) = nullptr;
 
 const Config& config() {
   static const Config* const config = new Config(read_config());

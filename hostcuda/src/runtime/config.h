@@ -25,9 +25,15 @@ struct Config {
   int profile_gpu = 0;           // HOSTCUDA_PROFILE_GPU: in kGpus
   std::string profile_registers;  // HOSTCUDA_PROFILE_REGISTERS: a file with what nvcc -Xptxas -v has said
   bool profile_table = false;     // HOSTCUDA_PROFILE_TABLE
+  std::string forecast;           // HOSTCUDA_FORECAST: a GPU's name, or a file that describes one
+  std::string forecast_json;      // HOSTCUDA_FORECAST_JSON: the file to write
+  bool records() const { return !profile.empty() || !forecast.empty(); }  // what kernels' threads access
   std::string problem;            // what is wrong with the environment, in one line; empty where nothing is
 };
 
 const Config& config();
+
+// Set before main by whoever forecasts, where that is linked in: what is wrong with the GPU that is asked for.
+extern std::string (*check_forecast_gpu)(const std::string& name);
 
 }  // namespace hostcuda
