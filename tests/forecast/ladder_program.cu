@@ -6,13 +6,10 @@
 #include <cstdlib>
 #include <string>
 
-#include "core/tensor.h"
 #include "kernels/launch.cuh"
 
 namespace {
 
-using lockstep::Device;
-using lockstep::Tensor;
 using lockstep::kernels::launch;
 using lockstep::kernels::note_operations;
 
@@ -127,8 +124,8 @@ __global__ void product_square(const float* a, const float* b, float* c, int n) 
 // The same with 16 bytes a load and store; a's tile lies transposed.
 __global__ void product_vectors(const float* a, const float* b, float* c, int n) {
   constexpr int kSide = 128, kDepth = 8, kEach = 8;
-  __shared__ alignas(16) float of_a[kDepth][kSide];
-  __shared__ alignas(16) float of_b[kDepth][kSide];
+  alignas(16) __shared__ float of_a[kDepth][kSide];
+  alignas(16) __shared__ float of_b[kDepth][kSide];
   const int t = threadIdx.x, x = t % (kSide / kEach), y = t / (kSide / kEach);
   const int a_row = t / 2, a_column = t % 2 * 4, b_row = t / 32, b_column = t % 32 * 4;
   a += blockIdx.y * kSide * n, b += blockIdx.x * kSide;
@@ -249,20 +246,19 @@ __global__ void reduce_many(const int* in, int* out, int n) {
 }
 
 struct Memory {
-  Device device{0};
-  Tensor a, b, c;
-  const float* in() const { return a.data<float>(); }
-  float* out() const { return c.data<float>(); }
+  float *a = nullptr, *b = nullptr, *c = nullptr;
+  const float* in() const { return a; }
+  float* out() const { return c; }
 };
 
 void run(const std::string& name, int n, const Memory& memory) {
-  const cudaStream_t stream = memory.device.stream();
+  const cudaStream_t stream = nullptr;
   const auto square = [&](auto kernel) {
     launch(kernel, dim3(n / kTile, n / kTile), dim3(kTile, kTile), 0, stream, memory.in(), memory.out(), n);
   };
   const auto product = [&](auto kernel, int side, dim3 block) {
     note_operations(2.0 * n * n * n);
-    launch(kernel, dim3(n / side, n / side), block, 0, stream, memory.in(), memory.b.data<float>(), memory.out(), n);
+    launch(kernel, dim3(n / side, n / side), block, 0, stream, memory.in(), static_cast<const float*>(memory.b), memory.out(), n);
   };
   const auto reduction = [&](auto kernel, int each) {
     launch(kernel, dim3(n * n / each), dim3(128), 0, stream, reinterpret_cast<const int*>(memory.in()),
@@ -306,7 +302,7 @@ void run(const std::string& name, int n, const Memory& memory) {
            reinterpret_cast<int*>(memory.out()), n * n);
   else if (name != "nothing")
     throw lockstep::Error("no kernel '" + name + "'");
-  memory.device.synchronize();
+  lockstep::check_cuda(cudaDeviceSynchronize());
 }
 
 }  // namespace
@@ -317,7 +313,11 @@ int main(int argc, char** argv) {
   try {
     Memory memory;
     if (std::string(argv[1]) != "nothing")
-      for (Tensor* tensor : {&memory.a, &memory.b, &memory.c}) *tensor = Tensor::zeros({n, n}, memory.device);
+      for (float** matrix : {&memory.a, &memory.b, &memory.c}) {
+        const size_t bytes = sizeof(float) * static_cast<size_t>(n) * static_cast<size_t>(n);
+        lockstep::check_cuda(cudaMalloc(matrix, bytes));
+        lockstep::check_cuda(cudaMemset(*matrix, 0, bytes));
+      }
     run(argv[1], n, memory);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -118,6 +118,7 @@ Config read_config() {
   config.profile_gpu = read_gpu(problem);
   if (const char* file = std::getenv("HOSTCUDA_PROFILE_REGISTERS"); file != nullptr)
     config.profile_registers = file;
+  config.profile_only = read_word("HOSTCUDA_PROFILE_ONLY", {"0", "1"}, "0 or 1", problem) == 1;
   config.profile_table =
       read_word("HOSTCUDA_PROFILE_TABLE", {"0", "1"}, "0 or 1", problem) == 1 || config.profile == "-";
 #if defined(__SANITIZE_THREAD__)

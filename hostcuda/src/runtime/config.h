@@ -24,6 +24,7 @@ struct Config {
   uint64_t profile_blocks = 32;  // HOSTCUDA_PROFILE_BLOCKS: blocks of a grid that are recorded; 0: all
   int profile_gpu = 0;           // HOSTCUDA_PROFILE_GPU: in kGpus
   std::string profile_registers;  // HOSTCUDA_PROFILE_REGISTERS: a file with what nvcc -Xptxas -v has said
+  bool profile_only = false;      // HOSTCUDA_PROFILE_ONLY: blocks that are not recorded are not run
   bool profile_table = false;     // HOSTCUDA_PROFILE_TABLE
   std::string forecast;           // HOSTCUDA_FORECAST: a GPU's name, or a file that describes one
   std::string forecast_json;      // HOSTCUDA_FORECAST_JSON: the file to write
