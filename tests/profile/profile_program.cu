@@ -149,6 +149,16 @@ __global__ void neighbour_in_warp(const float* in, float* out) {
   out[t] = tile[t ^ 1];  // [warp load]
 }
 
+// Who has ended is not waited for, and has done all it will do.
+__global__ void ended_lane(const float* in, float* out) {
+  __shared__ float tile[kN];
+  const unsigned t = threadIdx.x;
+  tile[t] = in[t];
+  if (t % 32 == 31) return;
+  __syncwarp();
+  out[t] = tile[t + 1];
+}
+
 // Lanes meet in two halves: what one half has written the other may not read.
 __global__ void halves_of_warp(const float* in, float* out) {
   __shared__ float tile[kN];
@@ -228,6 +238,12 @@ __global__ void long_rows(const float* in, float* out, int n) {
   out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
 
+// A good load and a bad one on one line.
+__global__ void two_loads(const float* a, const float* b, float* out) {
+  const unsigned t = threadIdx.x;
+  out[t] = a[t] + b[t * 64];  // [two loads]
+}
+
 float* device_floats(size_t n) {
   float* memory = nullptr;
   cudaMalloc(&memory, n * sizeof(float));
@@ -266,6 +282,7 @@ int main(int, char** arguments) {
   run("shift_rounds_race", [&] { launch(shift_rounds<false>, dim3(1), dim3(kN), kN * 4, stream, a, b); });
   run("warp", [&] { launch(neighbour_in_warp<true>, dim3(1), dim3(kN), 0, stream, a, b); });
   run("warp_race", [&] { launch(neighbour_in_warp<false>, dim3(1), dim3(kN), 0, stream, a, b); });
+  run("ended_lane", [&] { launch(ended_lane, dim3(1), dim3(kN), 0, stream, a, b); });
   run("halves_race", [&] { launch(halves_of_warp, dim3(1), dim3(kN), 0, stream, a, b); });
   run("count", [&] { launch(count_blocks<true>, dim3(8), dim3(kN), 0, stream, ints); });
   run("count_race", [&] { launch(count_blocks<false>, dim3(8), dim3(kN), 0, stream, ints); });
@@ -278,6 +295,7 @@ int main(int, char** arguments) {
   run("too_far", [&] { launch(too_far, dim3(9), dim3(kN), 0, stream, device_floats(2048), b, 2048); });
   run("bytes", [&] { launch(bytes, dim3(1), dim3(kN), 0, stream, a, reinterpret_cast<unsigned char*>(b)); });
   run("long_rows", [&] { launch(long_rows, dim3(1), dim3(64), 0, stream, a, b, 20000); });
+  run("two_loads", [&] { launch(two_loads, dim3(1), dim3(kN), 0, stream, a, b, c); });
   run("many", [&] {
     for (int i = 0; i < 10; ++i) launch(transpose_naive, tiles, tile, 0, stream, a, b, kN);
   });

@@ -157,6 +157,15 @@ TEST(Profile, ScalesWhatItSampled) {
   EXPECT_EQ(many.kernel["bytes_moved"], 10 * all.kernel["bytes_moved"].get<double>());
 }
 
+TEST(Profile, SaysWhichOfALinesLoadsIsBad) {
+  const Outcome outcome = run("two_loads");
+  EXPECT_EQ(sectors(outcome, "two loads", "load"), (4 + 32) / 2);
+  const std::string text = entry(outcome, "two loads", "global", "load").value("diagnosis", "");
+  EXPECT_NE(text.find("32 sectors a request where 4 would do: neighbouring threads are 256 bytes apart"),
+            std::string::npos)
+      << text;
+}
+
 TEST(Profile, KeepsLanesTogetherInLongLoops) {
   const Outcome rows = run("long_rows");
   const Json load = entry(rows, "long", "global", "load");
@@ -220,7 +229,7 @@ TEST(ProfileRaces, AnAtomicOperationRacesWithAnOrdinaryOne) {
 TEST(ProfileRaces, ReportsNothingThatIsOrdered) {
   for (const char* kernel :
        {"transpose_naive", "transpose_tiled", "reduce_sequential", "reduce_shuffles", "reverse",
-        "shift_rounds", "warp", "count", "histogram", "last_block", "raise_flag", "bytes"}) {
+        "shift_rounds", "warp", "ended_lane", "count", "histogram", "last_block", "raise_flag", "bytes"}) {
     const Outcome outcome = run(kernel);
     EXPECT_EQ(outcome.exit_code, 0) << kernel << "\n" << outcome.output;
     EXPECT_EQ(outcome.kernel["races"], Json::array()) << kernel;

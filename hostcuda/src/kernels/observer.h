@@ -38,8 +38,9 @@ class KernelObserver {
 
   // All threads that live have come to a barrier.
   virtual void barrier() = 0;
-  // The lanes `lanes` of a warp have met in a shuffle, a vote or a __syncwarp.
-  virtual void warp_met(int warp, unsigned lanes) = 0;
+  // The lanes `lanes` of a warp have met in a shuffle, a vote or a __syncwarp, which `ended` would have
+  // joined.
+  virtual void warp_met(int warp, unsigned lanes, unsigned ended) = 0;
   // A thread has executed a __threadfence.
   virtual void fence() = 0;
 };

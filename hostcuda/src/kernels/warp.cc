@@ -88,7 +88,7 @@ bool Block::complete_warp(int warp_index, unsigned mask) {
     for (unsigned rest = lanes; rest != 0; rest &= rest - 1)
       threads_[base + std::countr_zero(rest)].result = votes;
   }
-  if (observer_ != nullptr) observer_->warp_met(warp_index, lanes);
+  if (observer_ != nullptr) observer_->warp_met(warp_index, lanes, mask & ~warp.live);
   ++warp_generation_[base + std::countr_zero(mask)];
   warp.waiting &= ~lanes;
   for (unsigned rest = lanes; rest != 0; rest &= rest - 1) mark_runnable(base + std::countr_zero(rest));

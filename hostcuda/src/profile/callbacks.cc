@@ -11,7 +11,6 @@
 #include "hostcuda/src/profile/profile.h"
 #include "hostcuda/src/profile/recorder.h"
 
-using hostcuda::profile::Access;
 using hostcuda::profile::active_recorder;
 using hostcuda::profile::Kind;
 

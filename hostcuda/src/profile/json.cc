@@ -36,7 +36,7 @@ Json line_json(const LineSummary& line) {
     json["bank_passes"] = line.conflict();
     json["worst_bank_passes"] = line.most_passes;
   }
-  if (const std::string wrong = diagnose(line); !wrong.empty()) json["diagnosis"] = wrong;
+  if (!line.wrong.empty()) json["diagnosis"] = line.wrong;
   return json;
 }
 

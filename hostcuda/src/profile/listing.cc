@@ -32,7 +32,7 @@ Margin margin_of(const LineSummary& line) {
   else
     std::snprintf(text, sizeof text, "%c %4.1f sect %7s", kind, line.sectors_a_request(),
                   bytes_text(line.bytes_moved).c_str());
-  const bool bad = !diagnose(line).empty();
+  const bool bad = !line.wrong.empty();
   return {line.bytes_moved + line.passes + (bad ? 1e30 : 0), text, bad};
 }
 

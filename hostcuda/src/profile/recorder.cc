@@ -88,7 +88,7 @@ void Recorder::begin_launch(const KernelLaunch& launch, uint64_t first_block, co
   shared_mapping_ = {shared.mapping_begin, static_cast<size_t>(shared.mapping_end - shared.mapping_begin)};
   // A std::function keeps a larger callable on the heap, and the address of that first. It holds a smaller
   // one itself, which may begin with a pointer to device memory.
-  std::memcpy(&parameters_, &launch.thread, sizeof parameters_);
+  std::memcpy(&parameters_, static_cast<const void*>(&launch.thread), sizeof parameters_);
   if (describe_address(reinterpret_cast<const void*>(parameters_)).state != AddressInfo::State::unknown)
     parameters_ = 0;
   traffic_.begin_launch();
@@ -154,11 +154,12 @@ void Recorder::barrier() {
   for (Instruction& instruction : instructions_) instruction.first_place = kNeverSeen;
 }
 
-void Recorder::warp_met(int warp, unsigned lanes) {
+void Recorder::warp_met(int warp, unsigned lanes, unsigned ended) {
   settle_pending_store();
-  shadow_.warp_met(warp, lanes);
+  shadow_.warp_met(warp, lanes, ended);
   const int present = std::min(Block::kWarpLanes, block_->threads() - warp * Block::kWarpLanes);
-  if (lanes == (present == Block::kWarpLanes ? ~0u : (1u << present) - 1)) flush_warp(warp);
+  const unsigned all = present == Block::kWarpLanes ? ~0u : (1u << present) - 1;
+  if (((lanes | ended) & all) == all) flush_warp(warp);
 }
 
 void Recorder::fence() {
@@ -231,7 +232,8 @@ std::optional<Space> Recorder::space_of_far_memory(const Access& access) {
   char where[160];
   if (info.state == AddressInfo::State::unknown) {
     if (is_mapped(access.address)) {
-      results().add_note({access.pc, name_of(*launch_), "memory of the host", 1});
+      results().add_note(
+          {access.pc, name_of(*launch_), "touches memory of the host that is neither pinned nor managed", 1});
       return {};
     }
     std::snprintf(where, sizeof where, "%p, which is no memory of any device", access.address);

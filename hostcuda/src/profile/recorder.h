@@ -38,7 +38,7 @@ class Recorder : public KernelObserver {
   bool begin_block(Block& block, uint64_t index) override;
   void end_block() override;
   void barrier() override;
-  void warp_met(int warp, unsigned lanes) override;
+  void warp_met(int warp, unsigned lanes, unsigned ended) override;
   void fence() override;
 
   // The running thread is about to do it.

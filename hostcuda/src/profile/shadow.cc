@@ -79,13 +79,13 @@ void Shadow::note_read(Word& word, const Touch& touch) {
   last = touch;
 }
 
-void Shadow::warp_met(int warp, unsigned lanes) {
+void Shadow::warp_met(int warp, unsigned lanes, unsigned ended) {
   std::array<uint64_t, kWarp> met{};
   for (unsigned rest = lanes; rest != 0; rest &= rest - 1) {
     const auto& seen = seen_[warp * kWarp + std::countr_zero(rest)];
     for (int lane = 0; lane < kWarp; ++lane) met[lane] = std::max(met[lane], seen[lane]);
   }
-  for (unsigned rest = lanes; rest != 0; rest &= rest - 1) met[std::countr_zero(rest)] = time_;
+  for (unsigned rest = lanes | ended; rest != 0; rest &= rest - 1) met[std::countr_zero(rest)] = time_;
   for (unsigned rest = lanes; rest != 0; rest &= rest - 1) seen_[warp * kWarp + std::countr_zero(rest)] = met;
 }
 

@@ -40,7 +40,7 @@ class Shadow {
 
   // The threads' order.
   void barrier() { barrier_time_ = time_; }
-  void warp_met(int warp, unsigned lanes);
+  void warp_met(int warp, unsigned lanes, unsigned ended);
   void fence(int thread) { fenced_[thread] = time_ + 1; }
   void atomic(int thread, uint64_t address);
 

@@ -1,6 +1,7 @@
 #include "hostcuda/src/profile/summary.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <tuple>
@@ -27,6 +28,75 @@ std::vector<const void*> instructions_of(const std::vector<ShapeProfile>& shapes
   return all;
 }
 
+struct Diagnosis {
+  std::string text;
+  double weight = 0;  // what it costs, in bytes, passes or requests
+};
+
+double ratio(uint64_t a, uint64_t b) {
+  return b == 0 ? 0 : static_cast<double>(a) / static_cast<double>(b);
+}
+
+Diagnosis diagnose_shared(const InstructionCounts& counts) {
+  const double conflict = ratio(counts.passes, counts.parts);
+  if (conflict < 1.5) return {};
+  const auto apart = static_cast<long long>(counts.stride);
+  const bool column = apart != 0 && apart % 128 == 0 && conflict > 16;
+  char text[160];
+  std::snprintf(text, sizeof text, "%.0f-way bank conflict: neighbouring threads are %lld words apart; %s.",
+                conflict, apart / 4,
+                column ? "pad each row by one element" : "let them take words side by side");
+  return {text, static_cast<double>(counts.passes - counts.parts)};
+}
+
+Diagnosis diagnose_global(const InstructionCounts& counts) {
+  const double lanes = ratio(counts.lanes, counts.requests), sectors = ratio(counts.sectors, counts.requests);
+  const auto apart = static_cast<long long>(counts.stride);
+  char text[200];
+  if (counts.kind == Kind::atomic) {
+    if (lanes <= 1.5 || apart != 0) return {};
+    std::snprintf(text, sizeof text,
+                  "%.0f threads of a warp update one word, one after the other: combine their values first.",
+                  lanes);
+    return {text, static_cast<double>(counts.lanes - counts.requests)};
+  }
+  // What lanes that lie side by side would need.
+  const double ideal = std::max(1.0, lanes * counts.bytes / 32);
+  if (lanes < 2 || sectors <= 1.2 * ideal + 0.5) return {};
+  char head[80];
+  std::snprintf(head, sizeof head,
+                "%.*f sectors a request where %ld would do: ", sectors < ideal + 1.5 ? 1 : 0, sectors,
+                std::max(1L, std::lround(ideal)));
+  if (apart != static_cast<long long>(counts.bytes))
+    std::snprintf(text, sizeof text, "%sneighbouring threads are %lld bytes apart%s.", head, apart,
+                  std::abs(apart) >= 64 ? "; let threadIdx.x run along the memory" : "");
+  else if (sectors < ideal + 1.5)
+    std::snprintf(text, sizeof text, "%sa warp's first address is no multiple of 32 bytes.", head);
+  else
+    std::snprintf(text, sizeof text, "%sthe threads of a warp are in several places.", head);
+  return {text, 32 * (sectors - ideal) * static_cast<double>(counts.requests)};
+}
+
+Diagnosis diagnose(const InstructionCounts& counts) {
+  return counts.space == Space::shared ? diagnose_shared(counts) : diagnose_global(counts);
+}
+
+// Divergence is worth a word where a line is a good part of what the kernel does.
+void diagnose_divergence(KernelSummary& kernel) {
+  double requests = 0;
+  for (const LineSummary& line : kernel.lines) requests += line.requests;
+  for (LineSummary& line : kernel.lines) {
+    if (!line.wrong.empty() || line.lanes_a_request() >= 16 || line.requests < 0.1 * requests ||
+        line.longest < 2)
+      continue;
+    char text[120];
+    std::snprintf(text, sizeof text,
+                  "%.0f of 32 threads take part in a request: the others of the warp wait.",
+                  line.lanes_a_request());
+    line.wrong = text;
+  }
+}
+
 void add_counts(KernelSummary& kernel, const InstructionCounts& counts, double scale,
                 const SourceLine& source) {
   const auto same = [&](const LineSummary& line) {
@@ -34,7 +104,10 @@ void add_counts(KernelSummary& kernel, const InstructionCounts& counts, double s
   };
   auto line = std::find_if(kernel.lines.begin(), kernel.lines.end(), same);
   if (line == kernel.lines.end()) {
-    kernel.lines.push_back({source, counts.space, counts.kind});
+    LineSummary& added = kernel.lines.emplace_back();
+    added.line = source;
+    added.space = counts.space;
+    added.kind = counts.kind;
     line = std::prev(kernel.lines.end());
   }
   const double moved = 32.0 * static_cast<double>(counts.sectors) * scale;
@@ -52,6 +125,10 @@ void add_counts(KernelSummary& kernel, const InstructionCounts& counts, double s
   if (moved + passes > line->heaviest) {
     line->heaviest = moved + passes;
     line->stride = counts.stride;
+  }
+  if (const Diagnosis found = diagnose(counts); found.weight * scale > line->wrong_weight) {
+    line->wrong = found.text;
+    line->wrong_weight = found.weight * scale;
   }
   kernel.bytes_moved += moved;
 }
@@ -106,6 +183,7 @@ Summary summarise(const Results& results, const std::map<std::string, Registers>
   }
   Summary summary;
   for (auto& [key, kernel] : kernels) {
+    diagnose_divergence(kernel);
     const auto weight = [](const LineSummary& line) { return std::tuple(line.bytes_moved, line.passes); };
     std::stable_sort(kernel.lines.begin(), kernel.lines.end(),
                      [&](const LineSummary& a, const LineSummary& b) { return weight(a) > weight(b); });
@@ -121,53 +199,6 @@ Summary summarise(const Results& results, const std::map<std::string, Registers>
       [](const KernelSummary& a, const KernelSummary& b) { return a.bytes_moved > b.bytes_moved; });
   for (const Note& note : notes) summary.notes.push_back({note, lines.of(note.pc)});
   return summary;
-}
-
-std::string diagnose(const LineSummary& line) {
-  char text[240] = "";
-  const double lanes = line.lanes_a_request();
-  const auto apart = static_cast<long long>(line.stride);
-  const bool few_lanes = lanes < 16 && line.requests >= 32 && line.longest > 1;
-  if (line.space == Space::shared && line.conflict() >= 1.5) {
-    const char* const cure = apart != 0 && apart % 128 == 0 ? "; pad each row by one element" : "";
-    std::snprintf(text, sizeof text, "%.0f-way bank conflict: neighbouring threads are %lld words apart%s.",
-                  line.conflict(), apart / 4, cure);
-    return text;
-  }
-  // What lanes that lie side by side would need.
-  const double ideal = std::max(1.0, lanes * line.width / 32);
-  const double sectors = line.sectors_a_request();
-  if (line.space == Space::global && line.kind != Kind::atomic && lanes >= 2 && sectors > 1.2 * ideal + 0.5) {
-    const int least = std::max(1, static_cast<int>(ideal + 0.5));
-    if (apart != static_cast<long long>(line.width))
-      std::snprintf(text, sizeof text,
-                    "%.0f sectors a request where %d would do: neighbouring threads are %lld bytes "
-                    "apart%s.",
-                    sectors, least, apart,
-                    std::abs(apart) >= 64 ? "; let threadIdx.x run along the memory" : "");
-    else if (sectors < ideal + 1.5)
-      std::snprintf(
-          text, sizeof text,
-          "%.1f sectors a request where %d would do: a warp's first address is no multiple of 32 bytes.",
-          sectors, least);
-    else
-      std::snprintf(text, sizeof text,
-                    "%.0f sectors a request where %d would do: the threads of a warp are in several places.",
-                    sectors, least);
-    return text;
-  }
-  if (line.kind == Kind::atomic && lanes > 1.5 && apart == 0) {
-    std::snprintf(text, sizeof text,
-                  "%.0f threads of a warp update one word, one after the other: combine their values first.",
-                  lanes);
-    return text;
-  }
-  if (few_lanes) {
-    std::snprintf(text, sizeof text,
-                  "%.0f of 32 threads take part in a request: the others of the warp wait.", lanes);
-    return text;
-  }
-  return text;
 }
 
 std::vector<std::string> describe_race(const RaceSummary& found, size_t width) {

@@ -27,9 +27,11 @@ struct LineSummary {
   unsigned least_width = 0;  // bytes a lane takes at once
   unsigned width = 0;        // the most
   uint64_t most_passes = 0;
-  uint64_t longest = 0;  // most such accesses of one warp in a block
-  int64_t stride = 0;    // bytes between neighbouring threads, most often
-  double heaviest = 0;   // bytes moved, or passes, of the instruction that the stride is of
+  uint64_t longest = 0;     // most such accesses of one warp in a block
+  int64_t stride = 0;       // bytes between neighbouring threads, most often, at its heaviest instruction
+  double heaviest = 0;      // bytes moved, and passes, of that one
+  std::string wrong;        // with its worst instruction, in a sentence; empty where nothing is
+  double wrong_weight = 0;  // what that costs: bytes, passes or requests too many
 
   double lanes_a_request() const { return requests == 0 ? 0 : lanes / requests; }
   double sectors_a_request() const { return requests == 0 ? 0 : bytes_moved / 32 / requests; }
@@ -78,8 +80,6 @@ struct Summary {
 // `registers` are of kernels by their names.
 Summary summarise(const Results& results, const std::map<std::string, Registers>& registers);
 
-// What is wrong with a line, in a sentence or two; empty where nothing is.
-std::string diagnose(const LineSummary& line);
 // What is wrong with a race, and what is missing, in lines of at most `width` characters each.
 std::vector<std::string> describe_race(const RaceSummary& race, size_t width);
 

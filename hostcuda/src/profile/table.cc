@@ -32,6 +32,13 @@ std::string cut(const std::string& text, size_t width) {
   return text.size() <= width ? text : text.substr(0, width - 3) + "...";
 }
 
+// The line's number stays.
+std::string cut_place(const std::string& place, size_t width) {
+  if (place.size() <= width || place.find(':') == std::string::npos) return cut(place, width);
+  const std::string line = place.substr(place.rfind(':'));
+  return place.substr(0, width - 2 - line.size()) + ".." + line;
+}
+
 // Lines of at most kColumns, each after `indent` spaces.
 void print_wrapped(std::FILE* out, size_t indent, std::string text) {
   while (!text.empty()) {
@@ -54,16 +61,16 @@ void print_launches(const KernelSummary& kernel, std::FILE* out) {
   print_wrapped(out, 2, text);
 
   const GpuFigures& gpu = kGpus[static_cast<size_t>(config().profile_gpu)];
-  const double threads = static_cast<double>(kernel.block.x) * kernel.block.y * kernel.block.z;
-  const double warps_a_block = static_cast<double>((static_cast<uint64_t>(threads) + 31) / 32);
-  const double warps = warps_a_block * shape.grid.x * shape.grid.y * shape.grid.z;
+  const uint64_t threads = uint64_t{kernel.block.x} * kernel.block.y * kernel.block.z;
+  const uint64_t warps_a_block = (threads + 31) / 32;
+  const double warps = static_cast<double>(warps_a_block) * shape.grid.x * shape.grid.y * shape.grid.z;
   const double held = static_cast<double>(gpu.multiprocessors) * gpu.warps_a_multiprocessor;
   char holds[160];
   std::snprintf(holds, sizeof holds,
-                warps < held ? "%s warps a launch, %.2g %% of what one %s holds at once."
-                             : "%s warps a launch, %.3g times what one %s holds at once.",
-                count_text(warps).c_str(), warps < held ? 100 * warps / held : warps / held,
-                std::string(gpu.name).c_str());
+                warps < held ? "%s %s a launch, %.2g %% of what one %s holds at once."
+                             : "%s %s a launch, %.3g times what one %s holds at once.",
+                count_text(warps).c_str(), warps == 1 ? "warp" : "warps",
+                warps < held ? 100 * warps / held : warps / held, std::string(gpu.name).c_str());
   const double shared = static_cast<double>(kernel.dynamic_shared_bytes + kernel.static_shared_bytes);
   print_wrapped(out, 2, holds + (shared > 0 ? " Shared memory: " + bytes_text(shared) + " a block." : ""));
   if (kernel.registers.count > 0) {
@@ -110,12 +117,12 @@ void print_kernel(const KernelSummary& kernel, std::FILE* out) {
       std::snprintf(bank, sizeof bank, " %5.1f", line.conflict());
     else
       std::snprintf(sectors, sizeof sectors, "%.1f", line.sectors_a_request());
-    std::fprintf(out, "  %-21s %-6s %8s %6s %7s %7s %5u %5.1f%s\n", cut(line.line.text(), 21).c_str(), kind,
-                 count_text(line.requests).c_str(), sectors, bytes_text(line.bytes_asked).c_str(),
+    std::fprintf(out, "  %-21s %-6s %8s %6s %7s %7s %5u %5.1f%s\n", cut_place(line.line.text(), 21).c_str(),
+                 kind, count_text(line.requests).c_str(), sectors, bytes_text(line.bytes_asked).c_str(),
                  shared ? "shared" : bytes_text(line.bytes_moved).c_str(), line.width, line.lanes_a_request(),
                  bank);
     if (!line.line.caller_file.empty()) print_wrapped(out, 6, "for " + line.line.caller_text());
-    if (const std::string wrong = diagnose(line); !wrong.empty()) print_wrapped(out, 6, "^ " + wrong);
+    if (!line.wrong.empty()) print_wrapped(out, 6, "^ " + line.wrong);
   }
   for (const RaceSummary& race : kernel.races)
     for (const std::string& row : describe_race(race, kColumns - 2)) std::fprintf(out, "  %s\n", row.c_str());

@@ -80,6 +80,7 @@ bool is_shared_variable(const ElfW(Sym) & symbol, std::string_view name) {
 
 std::string symbol_that_holds(const void* address, unsigned char type) {
   const auto value = reinterpret_cast<uintptr_t>(address) - executable().dlpi_addr;
+  if (table().names == nullptr) return {};
   for (const auto& symbol : table().symbols)
     if (ELF64_ST_TYPE(symbol.st_info) == type && value - symbol.st_value < symbol.st_size)
       return table().names + symbol.st_name;
