@@ -302,7 +302,7 @@ void run(const std::string& name, int n, const Memory& memory) {
            reinterpret_cast<int*>(memory.out()), n * n);
   else if (name != "nothing")
     throw lockstep::Error("no kernel '" + name + "'");
-  lockstep::check_cuda(cudaDeviceSynchronize());
+  LOCKSTEP_CUDA(cudaDeviceSynchronize());
 }
 
 }  // namespace
@@ -315,8 +315,8 @@ int main(int argc, char** argv) {
     if (std::string(argv[1]) != "nothing")
       for (float** matrix : {&memory.a, &memory.b, &memory.c}) {
         const size_t bytes = sizeof(float) * static_cast<size_t>(n) * static_cast<size_t>(n);
-        lockstep::check_cuda(cudaMalloc(matrix, bytes));
-        lockstep::check_cuda(cudaMemset(*matrix, 0, bytes));
+        LOCKSTEP_CUDA(cudaMalloc(matrix, bytes));
+        LOCKSTEP_CUDA(cudaMemset(*matrix, 0, bytes));
       }
     run(argv[1], n, memory);
   } catch (const std::exception& error) {

@@ -25,9 +25,11 @@ KernelCounts counts_of(const profile::ShapeProfile& shape, double operations, co
     const double requests = scale * static_cast<double>(one.requests);
     const double lanes = scale * static_cast<double>(one.lanes);
     if (one.kind == Kind::load) loaded_words += lanes * std::max(1.0, one.bytes / 4.0);
+    counts.narrow_requests += scale * static_cast<double>(one.narrow);
     if (one.space == Space::shared) {
       counts.shared_requests += requests;
       counts.shared_passes += scale * static_cast<double>(one.passes);
+      counts.shared_replays += scale * static_cast<double>(one.passes - one.parts);
       continue;
     }
     const double sectors = scale * static_cast<double>(one.sectors);

@@ -20,10 +20,14 @@ constexpr double kOverlap = 4;
 // Beside an access itself: the address, and its part of a loop's count, test and branch.
 constexpr double kInstructionsARequest = 2;
 // A barrier's own, with the count, test and branch of the loop around it.
-constexpr double kInstructionsABarrier = 8;
+constexpr double kInstructionsABarrier = 4;
+// An access that part of a warp makes: the test, the branch and the join beside it.
+constexpr double kInstructionsANarrowRequest = 4;
 // Of the instructions that could be started, what is: the best published product that is not a library's
 // reaches 56 % of an RTX A6000's peak, the library 60 %.
 constexpr double kIssued = 0.6;
+// An L1's latency, in that of shared memory: 41 against 29 clocks on an H100 (arXiv 2402.13499).
+constexpr double kL1OverShared = 1.4;
 // Cost of a barrier for a block, in clocks.
 constexpr double kBarrierClocks = 30;
 
@@ -35,20 +39,25 @@ double reached(const Operation& operation) {
   return operation.kind == Operation::Kind::convolution ? 0.75 * product : product;
 }
 
-// How much of the GPU a product fills: tiles of 128 x 128 and, where there are few, the depth cut into pieces
-// of 512.
+// How much of the GPU a product fills with the tile that suits it best. A smaller tile fills more of it, and
+// loads more for each product; a deep product is cut into pieces, too.
 double filled(const Operation& operation, const Gpu& gpu) {
-  constexpr double kTile = 128, kPiece = 512;
-  const double tiles = std::ceil(operation.rows / kTile) * std::ceil(operation.columns / kTile) * operation.count;
-  const double pieces = std::max(1.0, std::floor(operation.depth / kPiece));
-  const double parts = tiles >= gpu.multiprocessors ? tiles : std::min(tiles * pieces, gpu.multiprocessors);
-  const double rounds = std::ceil(parts / gpu.multiprocessors);
-  // Of a tile that the matrix does not fill, the rest is computed in vain; there are tiles of half the size.
-  const auto used = [](double size) {
-    const double half = kTile / 2;
-    return size / (std::ceil(size / half) * half);
+  struct Tile {
+    double size, speed;
   };
-  return parts / (rounds * gpu.multiprocessors) * used(operation.rows) * used(operation.columns);
+  constexpr double kPiece = 256;
+  double best = 0;
+  for (const Tile tile : {Tile{128, 1}, Tile{64, 0.6}, Tile{32, 0.35}}) {
+    const double down = std::ceil(operation.rows / tile.size), across = std::ceil(operation.columns / tile.size);
+    const double tiles = down * across * operation.count;
+    const double pieces = std::clamp(std::floor(gpu.multiprocessors / tiles), 1.0,
+                                     std::max(1.0, std::floor(operation.depth / kPiece)));
+    const double parts = tiles * pieces;
+    const double busy = parts / (std::ceil(parts / gpu.multiprocessors) * gpu.multiprocessors);
+    const double used = operation.rows * operation.columns / (down * across * tile.size * tile.size);
+    best = std::max(best, tile.speed * busy * used);
+  }
+  return best;
 }
 
 double peak(Arithmetics arithmetics, const Gpu& gpu) {
@@ -107,6 +116,15 @@ Terms terms_of(const KernelCounts& kernel, const Gpu& gpu) {
 
   const double on_gpu = std::min(kernel.blocks, resident * gpu.multiprocessors) * kernel.warps_a_block;
   const double latency = (in_l2 ? gpu.l2_latency_clocks : gpu.dram_latency_clocks) / clock;
+  // What a load waits for in the mean: most of a loop's find in the L1 what the one before has brought.
+  const auto of_all = [&](double bytes) {
+    return std::clamp(bytes / std::max(1.0, kSectorBytes * kernel.global_sectors), 0.0, 1.0);
+  };
+  const double l1_clocks = kL1OverShared * gpu.shared_latency_clocks;
+  const double mean_latency =
+      (l1_clocks + of_all(kernel.l2_bytes) * (gpu.l2_latency_clocks - l1_clocks) +
+       (in_l2 ? 0 : of_all(moved)) * (gpu.dram_latency_clocks - gpu.l2_latency_clocks)) /
+      clock;
   if (kernel.global_requests > 0) {
     const double bytes_a_request = kSectorBytes * kernel.global_sectors / kernel.global_requests;
     const double overlap = std::clamp(kernel.global_chain, 1.0, kOverlap);
@@ -115,7 +133,8 @@ Terms terms_of(const KernelCounts& kernel, const Gpu& gpu) {
 
   terms.shared = kernel.shared_passes * share / clock;
   terms.l1 = terms.shared + kernel.global_sectors / kSectorsAClock * share / clock;
-  const double instructions = kernel.operations / 64 + kernel.shared_requests +
+  const double instructions = kernel.operations / 64 + kernel.shared_requests + kernel.shared_replays +
+                              kernel.narrow_requests * kInstructionsANarrowRequest +
                               kernel.global_requests * (1 + kInstructionsARequest) +
                               kernel.barriers * kernel.blocks * kernel.warps_a_block * kInstructionsABarrier;
   terms.issue = instructions * share / (gpu.issues_a_clock * kIssued * clock);
@@ -123,7 +142,7 @@ Terms terms_of(const KernelCounts& kernel, const Gpu& gpu) {
 
   const double rounds = std::max(1.0, kernel.blocks / (resident * gpu.multiprocessors));
   const auto waits = [](double chain) { return chain <= kOverlap ? std::min(chain, 1.0) : chain / kOverlap; };
-  terms.latency = rounds * (waits(kernel.global_chain) * latency +
+  terms.latency = rounds * (waits(kernel.global_chain) * mean_latency +
                             (waits(kernel.shared_chain) * gpu.shared_latency_clocks +
                              kernel.barriers * kBarrierClocks) /
                                 clock);

@@ -18,6 +18,8 @@ struct KernelCounts {
   // Of all blocks.
   double global_requests = 0, global_sectors = 0;
   double shared_requests = 0, shared_passes = 0;
+  double shared_replays = 0;   // passes beyond those without a conflict
+  double narrow_requests = 0;  // in which not all threads of the warp take part
   double l2_bytes = 0;  // what the L1 cannot keep back
   double read_bytes = 0, written_bytes = 0;  // from and to DRAM at least, each sector once
   double partial_sectors = 0;  // stores to a part of a sector, beyond one for each sector

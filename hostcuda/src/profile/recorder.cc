@@ -323,6 +323,8 @@ void Recorder::add_requests(unsigned number_of_instruction, Log& log, int warp) 
     }
     ++counts.requests;
     counts.lanes += count;
+    if (count < static_cast<size_t>(std::min(Block::kWarpLanes, block_->threads() - warp * Block::kWarpLanes)))
+      ++counts.narrow;
     const std::span<const uint64_t> of_lanes(addresses.data(), count);
     if (count > 1)
       counts.vote_stride(static_cast<int64_t>(addresses[1] - addresses[0]) / (lanes[1] - lanes[0]));

@@ -55,6 +55,7 @@ void InstructionCounts::vote_stride(int64_t other, uint64_t votes) {
 void InstructionCounts::add(const InstructionCounts& other) {
   requests += other.requests;
   lanes += other.lanes;
+  narrow += other.narrow;
   sectors += other.sectors;
   passes += other.passes;
   parts += other.parts;
