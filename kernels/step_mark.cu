@@ -12,4 +12,8 @@ void end_step(int64_t rows) {
   detail::mark_step_end(rows);
 }
 
+bool can_forecast() {
+  return !kOnGpu;
+}
+
 }  // namespace lockstep::kernels

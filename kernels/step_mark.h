@@ -8,4 +8,7 @@ namespace lockstep::kernels {
 void begin_step();
 void end_step(int64_t rows);
 
+// Whether a forecast can be asked for at all: not where kernels run on a GPU.
+bool can_forecast();
+
 }  // namespace lockstep::kernels

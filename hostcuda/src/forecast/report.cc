@@ -93,7 +93,7 @@ std::string problem_with_gpu(const std::string& name) {
 }
 
 void write_forecast() {
-  if (!config().problem.empty()) return;  // every CUDA call has failed with it
+  if (config().forecast.empty() || !config().problem.empty()) return;  // every CUDA call has failed with it
   const Tally tally = tally_so_far();
   if (tally.operations.empty()) fail("there is nothing to forecast (HOSTCUDA_FORECAST): no kernel was launched");
   const Forecast result = forecast(tally, profile::results().shapes(),

@@ -77,8 +77,8 @@ std::string problem_with_profile(const std::string& variable) {
 #endif
   if (__tsan_init != nullptr) return "";
   return variable + " is set, but the kernels have no calls that tell of their loads and stores: "
-         "compile "
-         "them with -O1 -g -fsanitize=thread -fno-tree-sra, or use ./lab profile";
+         "compile them with -O1 -g -fsanitize=thread -fno-tree-sra, or use ./lab " +
+         (variable == "HOSTCUDA_FORECAST" ? "PROGRAM --forecast GPU" : "profile");
 }
 
 Config read_config() {
