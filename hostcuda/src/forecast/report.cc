@@ -83,15 +83,6 @@ Json counts_json(const KernelCounts& counts, const Gpu& gpu) {
   _exit(1);
 }
 
-std::string problem_with_gpu(const std::string& name) {
-  try {
-    find_gpu(name);
-    return "";
-  } catch (const std::runtime_error& error) {
-    return std::string("HOSTCUDA_FORECAST: ") + error.what();
-  }
-}
-
 void write_forecast() {
   if (config().forecast.empty() || !config().problem.empty()) return;  // every CUDA call has failed with it
   const Tally tally = tally_so_far();
@@ -194,6 +185,14 @@ std::string to_json(const Forecast& forecast) {
 }  // namespace hostcuda::forecast
 
 void hostcuda::profile::prepare_forecast() {
-  check_forecast_gpu = forecast::problem_with_gpu;
   std::atexit(forecast::write_forecast);
+}
+
+std::string hostcuda::problem_with_forecast_gpu(const std::string& name) {
+  try {
+    forecast::find_gpu(name);
+    return "";
+  } catch (const std::runtime_error& error) {
+    return std::string("HOSTCUDA_FORECAST: ") + error.what();
+  }
 }

@@ -111,8 +111,8 @@ Config read_config() {
   if (const char* gpu = std::getenv("HOSTCUDA_FORECAST"); gpu != nullptr) config.forecast = gpu;
   if (const char* file = std::getenv("HOSTCUDA_FORECAST_JSON"); file != nullptr) config.forecast_json = file;
   if (!config.forecast.empty() && problem.empty()) problem = problem_with_profile("HOSTCUDA_FORECAST");
-  if (!config.forecast.empty() && problem.empty() && check_forecast_gpu != nullptr)
-    problem = check_forecast_gpu(config.forecast);
+  if (!config.forecast.empty() && problem.empty() && problem_with_forecast_gpu != nullptr)
+    problem = problem_with_forecast_gpu(config.forecast);
   read_number<uint64_t>("HOSTCUDA_PROFILE_BLOCKS", 0, uint64_t{1} << 40, "a number of blocks, or 0 for all",
                         config.profile_blocks, problem);
   config.profile_gpu = read_gpu(problem);
@@ -130,8 +130,6 @@ Config read_config() {
 }
 
 }  // namespace
-
-std::string (*check_forecast_gpu)(const std::string& name) = nullptr;
 
 const Config& config() {
   static const Config* const config = new Config(read_config());

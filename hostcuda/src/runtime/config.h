@@ -34,7 +34,7 @@ struct Config {
 
 const Config& config();
 
-// Set before main by whoever forecasts, where that is linked in: what is wrong with the GPU that is asked for.
-extern std::string (*check_forecast_gpu)(const std::string& name);
+// What is wrong with the GPU that a forecast is asked for; defined by src/forecast, where that is linked in.
+std::string problem_with_forecast_gpu(const std::string& name) __attribute__((weak));
 
 }  // namespace hostcuda
