@@ -15,7 +15,9 @@ namespace {
 void ask_for_forecast(const std::string& gpu, const std::string& json) {
   if (gpu.empty() && json.empty()) return;
   if (!kernels::can_forecast())
-    throw Error("--forecast is for a machine without a GPU: use ./lab --backend host, or leave it out and time the run");
+    throw Error(
+        "--forecast is for a machine without a GPU: use ./lab --backend host, or leave it out and time the "
+        "run");
   if (gpu.empty()) throw Error("--forecast-json needs --forecast: name the GPU, such as h200");
   setenv("HOSTCUDA_FORECAST", gpu.c_str(), 1);
   if (!json.empty()) setenv("HOSTCUDA_FORECAST_JSON", json.c_str(), 1);
@@ -31,10 +33,12 @@ int run(int argc, char** argv, Program program) {
     add_options(app, program.options);
     std::string forecast_gpu, forecast_json;
     app.add_option("--forecast", forecast_gpu,
-                   "Say at the end what a step would take on this GPU: h200, h100, a100, a6000, rtx3060-laptop, t4 or a "
+                   "Say at the end what a step would take on this GPU: h200, h100, a100, a6000, "
+                   "rtx3060-laptop, t4 or a "
                    "file (docs/forecast.md). Run it as ./lab PROGRAM --forecast h200.")
         ->group("Output");
-    app.add_option("--forecast-json", forecast_json, "Write the forecast to this file, as JSON.")->group("Output");
+    app.add_option("--forecast-json", forecast_json, "Write the forecast to this file, as JSON.")
+        ->group("Output");
     app.footer(program.examples);
     if (const int exit_code = parse(app, argc, argv); exit_code >= 0) return exit_code;
     ask_for_forecast(forecast_gpu, forecast_json);

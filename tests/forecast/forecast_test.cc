@@ -31,13 +31,14 @@ Outcome run(const std::string& program, const std::string& gpu, const std::strin
   const std::string file = temporary(".json");
   // Blocks that are not recorded are not run: all of them would take hours.
   const std::string command = "env HOSTCUDA_FORECAST=" + gpu + " HOSTCUDA_FORECAST_JSON=" + file +
-                              " HOSTCUDA_PROFILE_BLOCKS=4 HOSTCUDA_PROFILE_ONLY=1 " + program + " " + arguments +
-                              " 2>&1";
+                              " HOSTCUDA_PROFILE_BLOCKS=4 HOSTCUDA_PROFILE_ONLY=1 " + program + " " +
+                              arguments + " 2>&1";
   FILE* const pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) throw std::runtime_error("cannot run " + command);
   Outcome outcome{};
   char buffer[4096];
-  while (const size_t bytes = std::fread(buffer, 1, sizeof buffer, pipe)) outcome.output.append(buffer, bytes);
+  while (const size_t bytes = std::fread(buffer, 1, sizeof buffer, pipe))
+    outcome.output.append(buffer, bytes);
   const int status = pclose(pipe);
   outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   std::ifstream json(file);
@@ -74,8 +75,8 @@ void expect_ladder(const std::string& gpu, int n, double work, const std::vector
     const Kernel kernel = rung(gpu, step.kernel, n);
     const double figure = work / kernel.seconds;
     const double ratio = figure / step.figure;
-    std::printf("%-20s forecast %8.4g, measured %8.4g, ratio %.2f, bound by %s\n", step.kernel, figure, step.figure,
-                ratio, kernel.bound.c_str());
+    std::printf("%-20s forecast %8.4g, measured %8.4g, ratio %.2f, bound by %s\n", step.kernel, figure,
+                step.figure, ratio, kernel.bound.c_str());
     EXPECT_GT(figure, before) << step.kernel << " is no better than the step before it";
     EXPECT_GT(ratio, 0.5) << step.kernel;
     EXPECT_LT(ratio, 2.0) << step.kernel;
@@ -136,6 +137,47 @@ TEST(Forecast, SaysForecastInEightyColumns) {
   EXPECT_EQ(outcome.forecast["copies"], 3);
 }
 
+TEST(Forecast, TakesTheStepThatMostAreLike) {
+  const Outcome outcome = run(LADDER_PROGRAM, "h200", "steps 512");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const Json& step = outcome.forecast;
+  EXPECT_EQ(step["of"], "step");
+  EXPECT_EQ(step["steps"], 3);
+  EXPECT_EQ(step["steps_like_it"], 2);
+  EXPECT_EQ(step["launches"], 2);
+  EXPECT_EQ(step["copies"], 0);  // the fills before are not of it
+  EXPECT_DOUBLE_EQ(step["host_seconds"], 5e-6);
+  EXPECT_DOUBLE_EQ(step["items_per_second"], 640 / step["seconds"].get<double>());
+  EXPECT_NE(outcome.output.find("images/s at 640 a step"), std::string::npos) << outcome.output;
+}
+
+TEST(Forecast, AGraphIsOneCallAndAllItsLaunches) {
+  const Outcome outcome = run(LADDER_PROGRAM, "h200", "graphs 512");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_EQ(outcome.forecast["launches"], 3);
+  EXPECT_DOUBLE_EQ(outcome.forecast["host_seconds"], 10e-6);
+}
+
+// By what four of the blocks touch: a product's rows and columns are those of the whole matrices, whatever
+// blocks share; a transpose's sectors are each block's own.
+TEST(Forecast, CountsTheDistinctSectorsOfTheWholeLaunch) {
+  const double matrix = 4.0 * 1024 * 1024;
+  const auto counts = [](const char* name) {
+    const Outcome outcome = run(LADDER_PROGRAM, "a6000", std::string(name) + " 1024");
+    for (const Json& kernel : outcome.forecast["kernels"])
+      if (kernel.contains("dearest")) return kernel["dearest"];
+    throw std::runtime_error("no kernel was recorded: " + outcome.output);
+  };
+  const Json product = counts("product_tiled");
+  EXPECT_DOUBLE_EQ(product["read_bytes"], 2 * matrix);
+  EXPECT_DOUBLE_EQ(product["written_bytes"], matrix);
+  EXPECT_DOUBLE_EQ(product["operations"], 2.0 * 1024 * 1024 * 1024);
+  const Json transpose = counts("transpose_padded");
+  EXPECT_DOUBLE_EQ(transpose["read_bytes"], matrix);
+  EXPECT_DOUBLE_EQ(transpose["written_bytes"], matrix);
+  EXPECT_DOUBLE_EQ(transpose["l2_bytes"], 2 * matrix);
+}
+
 TEST(Forecast, SaysThatThereIsNothingToForecast) {
   const Outcome outcome = run(LADDER_PROGRAM, "h200", "nothing 256");
   EXPECT_EQ(outcome.exit_code, 1);
@@ -151,7 +193,8 @@ TEST(Forecast, SaysWhatToDoWithoutTheCallbacks) {
 TEST(Forecast, NamesTheNearestGpu) {
   const Outcome outcome = run(LADDER_PROGRAM, "h20O", "copy 256");
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.output.find("there is no GPU 'h20O', did you mean 'h200'?"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("there is no GPU 'h20O', did you mean 'h200'?"), std::string::npos)
+      << outcome.output;
 }
 
 // A GPU file with one fault, and what is said of it.
@@ -168,15 +211,18 @@ std::string fault(const std::function<void(Json&)>& change) {
 }
 
 TEST(ForecastGpuFile, NamesTheFieldThatIsMissing) {
-  EXPECT_NE(fault([](Json& gpu) { gpu.erase("clock_ghz"); }).find("field 'clock_ghz' is missing"), std::string::npos);
+  EXPECT_NE(fault([](Json& gpu) { gpu.erase("clock_ghz"); }).find("field 'clock_ghz' is missing"),
+            std::string::npos);
 }
 
 TEST(ForecastGpuFile, NamesTheFieldThatIsNegative) {
-  EXPECT_NE(fault([](Json& gpu) { gpu["dram_gb_s"] = -1; }).find("field 'dram_gb_s' is -1"), std::string::npos);
+  EXPECT_NE(fault([](Json& gpu) { gpu["dram_gb_s"] = -1; }).find("field 'dram_gb_s' is -1"),
+            std::string::npos);
 }
 
 TEST(ForecastGpuFile, NamesTheFieldThatIsNoNumber) {
-  EXPECT_NE(fault([](Json& gpu) { gpu["l2_mb"] = "6"; }).find("field 'l2_mb' is no number"), std::string::npos);
+  EXPECT_NE(fault([](Json& gpu) { gpu["l2_mb"] = "6"; }).find("field 'l2_mb' is no number"),
+            std::string::npos);
 }
 
 TEST(ForecastGpuFile, NamesTheFieldThatIsMisspelt) {
@@ -189,7 +235,8 @@ TEST(ForecastGpuFile, NamesTheFieldThatIsMisspelt) {
 
 TEST(ForecastGpuFile, SaysThatItCannotBeRead) {
   const Outcome outcome = run(LADDER_PROGRAM, "/none/such.json", "copy 256");
-  EXPECT_NE(outcome.output.find("cannot read the GPU file '/none/such.json'"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("cannot read the GPU file '/none/such.json'"), std::string::npos)
+      << outcome.output;
 }
 
 }  // namespace

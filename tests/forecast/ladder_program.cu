@@ -1,12 +1,13 @@
-// The ladders that others have timed, for forecast_test.cc: `ladder_program NAME SIZE` launches one rung once,
-// at the size that was measured. What a rung computes is checked by hand at a small size in the test of the
-// profile; here only what it does to memory matters, so the values are zeros. Few of the blocks are run: the
-// rest would take hours on a CPU.
+// The ladders that others have timed, for forecast_test.cc: `ladder_program NAME SIZE` launches one rung
+// once, at the size that was measured. What a rung computes is checked by hand at a small size in the test of
+// the profile; here only what it does to memory matters, so the values are zeros. Few of the blocks are run:
+// the rest would take hours on a CPU.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
 #include "kernels/launch.cuh"
+#include "kernels/step_mark.h"
 
 namespace {
 
@@ -37,7 +38,8 @@ __global__ void transpose_tiled(const float* in, float* out, int n) {
   const int x = blockIdx.x * kTile + threadIdx.x, y = blockIdx.y * kTile + threadIdx.y;
   tile[threadIdx.y][threadIdx.x] = in[y * n + x];
   __syncthreads();
-  out[(blockIdx.x * kTile + threadIdx.y) * n + blockIdx.y * kTile + threadIdx.x] = tile[threadIdx.x][threadIdx.y];
+  out[(blockIdx.x * kTile + threadIdx.y) * n + blockIdx.y * kTile + threadIdx.x] =
+      tile[threadIdx.x][threadIdx.y];
 }
 
 // Products c = a b of n x n. Neighbouring threads take neighbouring rows: each load of a is a sector of its
@@ -91,7 +93,8 @@ __global__ void product_column(const float* a, const float* b, float* c, int n) 
     }
     __syncthreads();
   }
-  for (int i = 0; i < kEach; ++i) c[(blockIdx.y * kSide + y * kEach + i) * n + blockIdx.x * kSide + x] = sums[i];
+  for (int i = 0; i < kEach; ++i)
+    c[(blockIdx.y * kSide + y * kEach + i) * n + blockIdx.x * kSide + x] = sums[i];
 }
 
 // A block of 128 x 128 by 256 threads, each with 8 x 8 elements.
@@ -251,6 +254,37 @@ struct Memory {
   float* out() const { return c; }
 };
 
+// Three steps of two copies; the first has one more. What comes behind is no step.
+void run_steps(int n, const Memory& memory, cudaStream_t stream) {
+  const auto one = [&] { launch(copy, dim3(n * n / 256), dim3(256), 0, stream, memory.in(), memory.out()); };
+  for (int step = 0; step < 3; ++step) {
+    lockstep::kernels::begin_step();
+    if (step == 0) one();
+    one();
+    one();
+    lockstep::kernels::end_step(640);
+  }
+  for (int i = 0; i < 5; ++i) one();
+}
+
+// Two steps, each of which replays a graph of three copies.
+void run_graphs(int n, const Memory& memory) {
+  cudaStream_t stream;
+  LOCKSTEP_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  cudaGraph_t graph;
+  LOCKSTEP_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  for (int i = 0; i < 3; ++i)
+    launch(copy, dim3(n * n / 256), dim3(256), 0, stream, memory.in(), memory.out());
+  LOCKSTEP_CUDA(cudaStreamEndCapture(stream, &graph));
+  cudaGraphExec_t exec;
+  LOCKSTEP_CUDA(cudaGraphInstantiate(&exec, graph, 0));
+  for (int step = 0; step < 2; ++step) {
+    lockstep::kernels::begin_step();
+    LOCKSTEP_CUDA(cudaGraphLaunch(exec, stream));
+    lockstep::kernels::end_step(640);
+  }
+}
+
 void run(const std::string& name, int n, const Memory& memory) {
   const cudaStream_t stream = nullptr;
   const auto square = [&](auto kernel) {
@@ -258,7 +292,8 @@ void run(const std::string& name, int n, const Memory& memory) {
   };
   const auto product = [&](auto kernel, int side, dim3 block) {
     note_operations(2.0 * n * n * n);
-    launch(kernel, dim3(n / side, n / side), block, 0, stream, memory.in(), static_cast<const float*>(memory.b), memory.out(), n);
+    launch(kernel, dim3(n / side, n / side), block, 0, stream, memory.in(),
+           static_cast<const float*>(memory.b), memory.out(), n);
   };
   const auto reduction = [&](auto kernel, int each) {
     launch(kernel, dim3(n * n / each), dim3(128), 0, stream, reinterpret_cast<const int*>(memory.in()),
@@ -300,6 +335,10 @@ void run(const std::string& name, int n, const Memory& memory) {
   else if (name == "reduce_many")
     launch(reduce_many, dim3(64), dim3(128), 0, stream, reinterpret_cast<const int*>(memory.in()),
            reinterpret_cast<int*>(memory.out()), n * n);
+  else if (name == "steps")
+    run_steps(n, memory, stream);
+  else if (name == "graphs")
+    run_graphs(n, memory);
   else if (name != "nothing")
     throw lockstep::Error("no kernel '" + name + "'");
   LOCKSTEP_CUDA(cudaDeviceSynchronize());

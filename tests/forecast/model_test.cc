@@ -113,12 +113,12 @@ TEST(ForecastModel, WaitsForTheChainOfAThread) {
 TEST(ForecastModel, CountsInstructions) {
   KernelCounts counts;
   counts.blocks = 10;
-  counts.operations = 64 * 1000;   // 1000 of a warp
-  counts.global_requests = 1000;   // 3 each
+  counts.operations = 64 * 1000;  // 1000 of a warp
+  counts.global_requests = 1000;  // 3 each
   counts.shared_requests = 1000;
   counts.shared_replays = 500;
-  counts.narrow_requests = 100;    // 4 each
-  counts.barriers = 5;             // 4 each, of 10 warps
+  counts.narrow_requests = 100;  // 4 each
+  counts.barriers = 5;           // 4 each, of 10 warps
   const double instructions = 1000 + 3000 + 1000 + 500 + 400 + 200;
   EXPECT_NEAR(terms_of(counts, round_gpu()).issue, instructions / 10 / (4 * 0.6) * 1e-9, 1e-15);
 }
@@ -141,12 +141,14 @@ TEST(ForecastModel, FillsTheGpuWithTilesOfAProduct) {
   EXPECT_NEAR(estimate(product, round_gpu()).seconds, 1e-6 + operations / (0.7 * 4e12), 1e-9);
   product.kind = Operation::Kind::convolution;
   EXPECT_NEAR(estimate(product, round_gpu()).seconds, 1e-6 + operations / (0.75 * 0.7 * 4e12), 1e-9);
-  // One tile, too flat to be cut: a tenth of the GPU, or 4 tiles of 64 at 0.6, or 10 of 16 of 32 at 0.35 * 8 / 10.
+  // One tile, too flat to be cut: a tenth of the GPU, or 4 tiles of 64 at 0.6, or 10 of 16 of 32 at 0.35 * 8
+  // / 10.
   product.kind = Operation::Kind::product;
   product.arithmetics = Arithmetics::fp32;
   product.rows = product.columns = 128;
   product.depth = 100;
-  EXPECT_NEAR(estimate(product, round_gpu()).seconds, 1e-6 + 2 * 128 * 128 * 100 / (0.6e12 * 0.35 * 0.8), 1e-9);
+  EXPECT_NEAR(estimate(product, round_gpu()).seconds, 1e-6 + 2 * 128 * 128 * 100 / (0.6e12 * 0.35 * 0.8),
+              1e-9);
 }
 
 TEST(ForecastModel, TakesTheLinkOfACopy) {

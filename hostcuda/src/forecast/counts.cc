@@ -8,7 +8,8 @@ using profile::InstructionCounts;
 using profile::Kind;
 using profile::Space;
 
-KernelCounts counts_of(const profile::ShapeProfile& shape, double operations, const profile::Registers& registers) {
+KernelCounts counts_of(const profile::ShapeProfile& shape, double operations,
+                       const profile::Registers& registers) {
   KernelCounts counts;
   counts.blocks = static_cast<double>(shape.blocks());
   counts.warps_a_block = static_cast<double>((shape.threads() + 31) / 32);

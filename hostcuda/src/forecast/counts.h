@@ -11,6 +11,7 @@
 namespace hostcuda::forecast {
 
 // `operations`: what the launcher has noted; 0: estimated, as two for each 4 bytes that a thread loads.
-KernelCounts counts_of(const profile::ShapeProfile& shape, double operations, const profile::Registers& registers);
+KernelCounts counts_of(const profile::ShapeProfile& shape, double operations,
+                       const profile::Registers& registers);
 
 }  // namespace hostcuda::forecast

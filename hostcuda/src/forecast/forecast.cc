@@ -107,7 +107,8 @@ Forecast forecast(const Tally& tally, const std::vector<profile::ShapeProfile>& 
       std::copy_n(operation.block, 3, row.block);
     }
   }
-  for (const auto& [device, seconds] : devices) result.device_seconds = std::max(result.device_seconds, seconds);
+  for (const auto& [device, seconds] : devices)
+    result.device_seconds = std::max(result.device_seconds, seconds);
   result.devices = std::max(1, static_cast<int>(devices.size()));
   for (const int number : step.calls)
     result.host_seconds += host_seconds(tally.operations[static_cast<size_t>(number)], gpu);

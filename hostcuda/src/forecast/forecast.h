@@ -18,15 +18,15 @@ struct Row {
   std::string name;
   uint64_t calls = 0;
   double seconds = 0;
-  Bound bound = Bound::launch;  // of the dearest
-  double dearest = 0;           // its seconds
+  Bound bound = Bound::launch;         // of the dearest
+  double dearest = 0;                  // its seconds
   std::optional<KernelCounts> counts;  // its, where it is a kernel of our own
   unsigned grid[3] = {}, block[3] = {};
 };
 
 struct Forecast {
   Gpu gpu;
-  bool marked = false;        // a step; else the whole run
+  bool marked = false;         // a step; else the whole run
   size_t steps = 0, like = 0;  // that were marked, and that are like the one that was taken
   int64_t items = 0;
   int devices = 1;

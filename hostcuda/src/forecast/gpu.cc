@@ -49,9 +49,9 @@ constexpr Field kFields[] = {
 // What kGpus has not. Clocks, operations and memory are those of the vendor's data sheets, dense; a GeForce
 // card halves products of bfloat16 that are summed in float32, and T4 has neither TF32 nor bfloat16, so it
 // gets what float32 takes. Latencies of A100 and H100: arXiv 2402.13499, table of memory latencies; of T4 and
-// its L2: arXiv 1903.07486; H200 is H100 with other memory; of GA10x: those of the RTX 4090 in the former. The
-// L2's bandwidths of the others are estimates from its width: 64 bytes a clock and slice, of which half is
-// reached. Launches: rules of thumb, to be measured where a GPU is.
+// its L2: arXiv 1903.07486; H200 is H100 with other memory; of GA10x: those of the RTX 4090 in the former.
+// The L2's bandwidths of the others are estimates from its width: 64 bytes a clock and slice, of which half
+// is reached. Launches: rules of thumb, to be measured where a GPU is.
 struct Further {
   const char* key;
   double clock_ghz, memory_gb, l2_gb_s, l2_mb, fp32, tf32, bf16;
@@ -73,8 +73,8 @@ constexpr double kLaunchHost = 2.5;
 constexpr double kLaunchDevice = 1.5;
 
 Gpu built_in(const Further& more) {
-  const auto figures = std::find_if(kGpus.begin(), kGpus.end(),
-                                    [&](const GpuFigures& gpu) { return gpu.key == more.key; });
+  const auto figures =
+      std::find_if(kGpus.begin(), kGpus.end(), [&](const GpuFigures& gpu) { return gpu.key == more.key; });
   Gpu gpu;
   gpu.name = figures->name;
   gpu.multiprocessors = figures->multiprocessors;
@@ -164,8 +164,8 @@ Gpu parse_gpu(const std::string& file, const std::string& text) {
   for (const Field& field : kFields) names.emplace_back(field.name);
   for (const auto& [key, value] : json.items())
     if (std::find(names.begin(), names.end(), key) == names.end())
-      fail("GPU file '" + file + "' has the unknown field '" + key + "', did you mean '" + nearest(key, names) +
-           "'?");
+      fail("GPU file '" + file + "' has the unknown field '" + key + "', did you mean '" +
+           nearest(key, names) + "'?");
   Gpu gpu;
   if (!json.contains("name") || !json["name"].is_string())
     fail("GPU file '" + file + "': field 'name' is missing or no text");
@@ -175,7 +175,8 @@ Gpu parse_gpu(const std::string& file, const std::string& text) {
     if (!json.contains(field.name)) fail(where + " is missing: give a number above 0");
     if (!json[field.name].is_number()) fail(where + " is no number: give one above 0");
     const double value = json[field.name];
-    if (!(value > 0) || !std::isfinite(value)) fail(where + " is " + json[field.name].dump() + ": give a number above 0");
+    if (!(value > 0) || !std::isfinite(value))
+      fail(where + " is " + json[field.name].dump() + ": give a number above 0");
     gpu.*field.value = value;
   }
   return gpu;

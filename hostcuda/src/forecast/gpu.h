@@ -1,5 +1,5 @@
-// A GPU as the forecast sees it: a dozen figures, built in for some (with their sources in gpu.cc) or read from
-// a JSON file that has every field by its name.
+// A GPU as the forecast sees it: a dozen figures, built in for some (with their sources in gpu.cc) or read
+// from a JSON file that has every field by its name.
 #pragma once
 
 #include <string>
@@ -26,7 +26,8 @@ struct Gpu {
   double shared_latency_clocks = 0;
   double l2_latency_clocks = 0;
   double dram_latency_clocks = 0;
-  double partial_write = 0;  // sectors that DRAM moves for one that was written in part: 2 with error correction
+  double partial_write =
+      0;  // sectors that DRAM moves for one that was written in part: 2 with error correction
   double launch_host_us = 0;    // what a launch takes of the host's time
   double launch_device_us = 0;  // from kernel to kernel in a stream
   double pinned_gb_s = 0;       // copies from and to pinned memory of the host

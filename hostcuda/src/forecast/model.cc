@@ -48,7 +48,8 @@ double filled(const Operation& operation, const Gpu& gpu) {
   constexpr double kPiece = 256;
   double best = 0;
   for (const Tile tile : {Tile{128, 1}, Tile{64, 0.6}, Tile{32, 0.35}}) {
-    const double down = std::ceil(operation.rows / tile.size), across = std::ceil(operation.columns / tile.size);
+    const double down = std::ceil(operation.rows / tile.size),
+                 across = std::ceil(operation.columns / tile.size);
     const double tiles = down * across * operation.count;
     const double pieces = std::clamp(std::floor(gpu.multiprocessors / tiles), 1.0,
                                      std::max(1.0, std::floor(operation.depth / kPiece)));
@@ -75,24 +76,35 @@ double l2_or_dram(double bytes, const Gpu& gpu) {
 
 const char* text_of(Bound bound) {
   switch (bound) {
-    case Bound::launch: return "launch";
-    case Bound::dram: return "DRAM";
-    case Bound::few_warps: return "few warps";
-    case Bound::l2: return "L2";
-    case Bound::l1: return "L1 sectors";
-    case Bound::shared: return "shared mem";
-    case Bound::issue: return "instructions";
-    case Bound::operations: return "arithmetic";
-    case Bound::latency: return "latency";
-    case Bound::library: return "library";
-    case Bound::link: return "link";
+    case Bound::launch:
+      return "launch";
+    case Bound::dram:
+      return "DRAM";
+    case Bound::few_warps:
+      return "few warps";
+    case Bound::l2:
+      return "L2";
+    case Bound::l1:
+      return "L1 sectors";
+    case Bound::shared:
+      return "shared mem";
+    case Bound::issue:
+      return "instructions";
+    case Bound::operations:
+      return "arithmetic";
+    case Bound::latency:
+      return "latency";
+    case Bound::library:
+      return "library";
+    case Bound::link:
+      return "link";
   }
   return "";
 }
 
 double resident_blocks(const KernelCounts& kernel, const Gpu& gpu) {
-  double blocks = std::min(gpu.blocks_a_multiprocessor,
-                           std::floor(gpu.warps_a_multiprocessor / kernel.warps_a_block));
+  double blocks =
+      std::min(gpu.blocks_a_multiprocessor, std::floor(gpu.warps_a_multiprocessor / kernel.warps_a_block));
   if (kernel.shared_bytes > 0)
     blocks = std::min(blocks, std::floor(gpu.shared_kilobytes * 1024 / kernel.shared_bytes));
   if (kernel.registers > 0)
@@ -142,24 +154,24 @@ Terms terms_of(const KernelCounts& kernel, const Gpu& gpu) {
 
   const double rounds = std::max(1.0, kernel.blocks / (resident * gpu.multiprocessors));
   const auto waits = [](double chain) { return chain <= kOverlap ? std::min(chain, 1.0) : chain / kOverlap; };
-  terms.latency = rounds * (waits(kernel.global_chain) * mean_latency +
-                            (waits(kernel.shared_chain) * gpu.shared_latency_clocks +
-                             kernel.barriers * kBarrierClocks) /
-                                clock);
+  terms.latency =
+      rounds *
+      (waits(kernel.global_chain) * mean_latency +
+       (waits(kernel.shared_chain) * gpu.shared_latency_clocks + kernel.barriers * kBarrierClocks) / clock);
   return terms;
 }
 
 Estimate estimate(const KernelCounts& kernel, const Gpu& gpu) {
   const Terms terms = terms_of(kernel, gpu);
   const Estimate bounds[] = {
-      {terms.dram, Bound::dram},     {terms.few_warps, Bound::few_warps},
-      {terms.l2, Bound::l2},         {terms.l1, terms.shared > terms.l1 / 2 ? Bound::shared : Bound::l1},
-      {terms.issue, Bound::issue},   {terms.operations, Bound::operations},
+      {terms.dram, Bound::dram},       {terms.few_warps, Bound::few_warps},
+      {terms.l2, Bound::l2},           {terms.l1, terms.shared > terms.l1 / 2 ? Bound::shared : Bound::l1},
+      {terms.issue, Bound::issue},     {terms.operations, Bound::operations},
       {terms.latency, Bound::latency},
   };
-  Estimate longest = *std::max_element(std::begin(bounds), std::end(bounds), [](const Estimate& a, const Estimate& b) {
-    return a.seconds < b.seconds;
-  });
+  Estimate longest =
+      *std::max_element(std::begin(bounds), std::end(bounds),
+                        [](const Estimate& a, const Estimate& b) { return a.seconds < b.seconds; });
   const double launch = gpu.launch_device_us * 1e-6;
   if (launch > longest.seconds) longest.bound = Bound::launch;
   longest.seconds += launch;
@@ -176,7 +188,9 @@ Estimate estimate(const Operation& operation, const Gpu& gpu) {
           operations / (peak(operation.arithmetics, gpu) * reached(operation) * filled(operation, gpu));
       const double memory = l2_or_dram(operation.bytes, gpu);
       const double work = std::max(arithmetic, memory);
-      return {launch + work, work < launch ? Bound::launch : arithmetic >= memory ? Bound::operations : Bound::dram};
+      return {launch + work, work < launch          ? Bound::launch
+                             : arithmetic >= memory ? Bound::operations
+                                                    : Bound::dram};
     }
     case Operation::Kind::fill:
     case Operation::Kind::copy: {
@@ -200,16 +214,19 @@ Estimate estimate(const Operation& operation, const Gpu& gpu) {
 double host_seconds(const Operation& operation, const Gpu& gpu) {
   const double launch = gpu.launch_host_us * 1e-6;
   switch (operation.kind) {
-    case Operation::Kind::product: return 2 * launch;
-    case Operation::Kind::convolution: return 4 * launch;
+    case Operation::Kind::product:
+      return 2 * launch;
+    case Operation::Kind::convolution:
+      return 4 * launch;
     case Operation::Kind::copy: {
-      const double copies = operation.link == Link::pageable
-                                ? operation.bytes / (gpu.pageable_gb_s * 1e9)
-                                : 0;
+      const double copies =
+          operation.link == Link::pageable ? operation.bytes / (gpu.pageable_gb_s * 1e9) : 0;
       return 2 * launch + copies;
     }
-    case Operation::Kind::other: return 4 * launch;  // a graph
-    default: return launch;
+    case Operation::Kind::other:
+      return 4 * launch;  // a graph
+    default:
+      return launch;
   }
 }
 

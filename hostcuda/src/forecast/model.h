@@ -18,12 +18,12 @@ struct KernelCounts {
   // Of all blocks.
   double global_requests = 0, global_sectors = 0;
   double shared_requests = 0, shared_passes = 0;
-  double shared_replays = 0;   // passes beyond those without a conflict
-  double narrow_requests = 0;  // in which not all threads of the warp take part
-  double l2_bytes = 0;  // what the L1 cannot keep back
+  double shared_replays = 0;                 // passes beyond those without a conflict
+  double narrow_requests = 0;                // in which not all threads of the warp take part
+  double l2_bytes = 0;                       // what the L1 cannot keep back
   double read_bytes = 0, written_bytes = 0;  // from and to DRAM at least, each sector once
-  double partial_sectors = 0;  // stores to a part of a sector, beyond one for each sector
-  double operations = 0;  // floating point
+  double partial_sectors = 0;                // stores to a part of a sector, beyond one for each sector
+  double operations = 0;                     // floating point
   // One after the other in a thread of a block.
   double global_chain = 0, shared_chain = 0, barriers = 0;
 };
@@ -38,7 +38,7 @@ struct Estimate {
 
 // All terms, in seconds.
 struct Terms {
-  double dram = 0;      // bytes over the bandwidth
+  double dram = 0;       // bytes over the bandwidth
   double few_warps = 0;  // bytes over the bandwidth that so few bytes in flight can draw (Little's law)
   double l2 = 0;
   double l1 = 0;      // loads, stores and shared memory go through one unit

@@ -49,7 +49,10 @@ std::string count_text(double value) {
 }
 
 std::string plural(uint64_t count, const char* what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : what[std::strlen(what) - 1] == 'h' ? "es" : "s");
+  return std::to_string(count) + " " + what +
+         (count == 1                           ? ""
+          : what[std::strlen(what) - 1] == 'h' ? "es"
+                                               : "s");
 }
 
 std::string cut(const std::string& text, size_t width) {
@@ -86,9 +89,11 @@ Json counts_json(const KernelCounts& counts, const Gpu& gpu) {
 void write_forecast() {
   if (config().forecast.empty() || !config().problem.empty()) return;  // every CUDA call has failed with it
   const Tally tally = tally_so_far();
-  if (tally.operations.empty()) fail("there is nothing to forecast (HOSTCUDA_FORECAST): no kernel was launched");
-  const Forecast result = forecast(tally, profile::results().shapes(),
-                                   profile::read_registers(config().profile_registers), find_gpu(config().forecast));
+  if (tally.operations.empty())
+    fail("there is nothing to forecast (HOSTCUDA_FORECAST): no kernel was launched");
+  const Forecast result =
+      forecast(tally, profile::results().shapes(), profile::read_registers(config().profile_registers),
+               find_gpu(config().forecast));
   std::fflush(stdout);
   print(result, stderr);
   const std::string& path = config().forecast_json;
@@ -104,8 +109,8 @@ void write_forecast() {
 
 void print(const Forecast& forecast, std::FILE* out) {
   const std::string devices = forecast.devices == 1 ? "one" : std::to_string(forecast.devices);
-  std::fprintf(out, "\nForecast for %s %s, from what the kernels did here: not a measurement.\n", devices.c_str(),
-               forecast.gpu.name.c_str());
+  std::fprintf(out, "\nForecast for %s %s, from what the kernels did here: not a measurement.\n",
+               devices.c_str(), forecast.gpu.name.c_str());
   const bool by_host = forecast.host_seconds > forecast.device_seconds;
   std::fprintf(out, "  %-10s %s: the device takes %s, the host's calls %s;\n",
                forecast.marked ? "step" : "whole run", time_text(forecast.seconds()).c_str(),
@@ -116,11 +121,12 @@ void print(const Forecast& forecast, std::FILE* out) {
                  count_text(static_cast<double>(forecast.items) / forecast.seconds()).c_str(),
                  static_cast<long long>(forecast.items));
   std::fprintf(out, "  %-10s %s, %s, %s, %s\n", forecast.marked ? "a step" : "it has",
-               plural(forecast.launches, "launch").c_str(), plural(forecast.library_calls, "library call").c_str(),
+               plural(forecast.launches, "launch").c_str(),
+               plural(forecast.library_calls, "library call").c_str(),
                (std::to_string(forecast.copies) + (forecast.copies == 1 ? " copy" : " copies")).c_str(),
                plural(forecast.events, "event call").c_str());
-  std::fprintf(out, "  %-10s %s in use of %.0f GB\n", "memory", profile::bytes_text(forecast.memory_bytes).c_str(),
-               forecast.gpu.memory_gb);
+  std::fprintf(out, "  %-10s %s in use of %.0f GB\n", "memory",
+               profile::bytes_text(forecast.memory_bytes).c_str(), forecast.gpu.memory_gb);
   if (forecast.marked)
     std::fprintf(out, "  %-10s %zu of %s are like the one that is forecast\n", "steady", forecast.like,
                  plural(forecast.steps, "step").c_str());
@@ -136,8 +142,8 @@ void print(const Forecast& forecast, std::FILE* out) {
     if (count++ == kRows) break;
     shown += row.seconds;
     std::fprintf(out, "  %-40s %6llu %9s %4.0f %%  %s\n", cut(row.name, 40).c_str(),
-                 static_cast<unsigned long long>(row.calls), time_text(row.seconds).c_str(), 100 * row.seconds / all,
-                 text_of(row.bound));
+                 static_cast<unsigned long long>(row.calls), time_text(row.seconds).c_str(),
+                 100 * row.seconds / all, text_of(row.bound));
   }
   if (forecast.rows.size() > kRows)
     std::fprintf(out, "  %-40s %6s %9s %4.0f %%\n",

@@ -30,7 +30,8 @@ class KernelWork : public Work {
     operation_->device = this_thread().device;
     operation_->kernel = launch_.kernel;
     operation_->site = launch_.site;
-    std::tie(operation_->grid[0], operation_->grid[1], operation_->grid[2]) = std::tie(grid.x, grid.y, grid.z);
+    std::tie(operation_->grid[0], operation_->grid[1], operation_->grid[2]) =
+        std::tie(grid.x, grid.y, grid.z);
     std::tie(operation_->block[0], operation_->block[1], operation_->block[2]) =
         std::tie(block.x, block.y, block.z);
     operation_->shared_bytes = launch_.shared_bytes;
@@ -81,8 +82,7 @@ class ElementsWork : public Work {
 
 class CallWork : public Work {
  public:
-  CallWork(const char* name, std::function<cudaError_t(Device&)> call)
-      : name_(name), call_(std::move(call)) {
+  CallWork(const char* name, std::function<cudaError_t(Device&)> call) : name_(name), call_(std::move(call)) {
     if (is_tallied()) operation_ = std::make_unique<Operation>(take_described_call(name));
   }
   const char* name() const override { return name_; }

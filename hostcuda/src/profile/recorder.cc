@@ -323,7 +323,8 @@ void Recorder::add_requests(unsigned number_of_instruction, Log& log, int warp) 
     }
     ++counts.requests;
     counts.lanes += count;
-    if (count < static_cast<size_t>(std::min(Block::kWarpLanes, block_->threads() - warp * Block::kWarpLanes)))
+    if (count <
+        static_cast<size_t>(std::min(Block::kWarpLanes, block_->threads() - warp * Block::kWarpLanes)))
       ++counts.narrow;
     const std::span<const uint64_t> of_lanes(addresses.data(), count);
     if (count > 1)
@@ -333,8 +334,7 @@ void Recorder::add_requests(unsigned number_of_instruction, Log& log, int warp) 
       uint64_t previous = 0;
       for (const uint64_t address : of_lanes)
         for (uint64_t sector = address / 32; sector <= (address + counts.bytes - 1) / 32; ++sector) {
-          if (sector != previous)
-            traffic_.touch(sector, number_of_instruction, counts.kind != Kind::load);
+          if (sector != previous) traffic_.touch(sector, number_of_instruction, counts.kind != Kind::load);
           previous = sector;
         }
     } else {

@@ -25,7 +25,7 @@ struct InstructionCounts {
   Kind kind = Kind::load;
   unsigned bytes = 0;  // a lane
   uint64_t requests = 0;
-  uint64_t lanes = 0;  // accesses: lanes of all requests
+  uint64_t lanes = 0;   // accesses: lanes of all requests
   uint64_t narrow = 0;  // requests of fewer lanes than the warp has
   uint64_t sectors = 0;
   uint64_t passes = 0;

@@ -76,7 +76,8 @@ std::string problem_with_profile(const std::string& variable) {
   return variable + " is set in a sanitizer's build: profile a build without";
 #endif
   if (__tsan_init != nullptr) return "";
-  return variable + " is set, but the kernels have no calls that tell of their loads and stores: "
+  return variable +
+         " is set, but the kernels have no calls that tell of their loads and stores: "
          "compile them with -O1 -g -fsanitize=thread -fno-tree-sra, or use ./lab " +
          (variable == "HOSTCUDA_FORECAST" ? "PROGRAM --forecast GPU" : "profile");
 }
@@ -124,7 +125,7 @@ Config read_config() {
 #if defined(__SANITIZE_THREAD__)
   config.threads = 1;  // races are told from the order of streams, not from timing; see race.h
 #endif
-  if (config.checked) config.threads = 1;           // operations run one at a time
+  if (config.checked) config.threads = 1;    // operations run one at a time
   if (config.records()) config.threads = 1;  // the blocks of a launch are looked at in their order
   return config;
 }

@@ -29,7 +29,7 @@ struct Config {
   std::string forecast;           // HOSTCUDA_FORECAST: a GPU's name, or a file that describes one
   std::string forecast_json;      // HOSTCUDA_FORECAST_JSON: the file to write
   bool records() const { return !profile.empty() || !forecast.empty(); }  // what kernels' threads access
-  std::string problem;            // what is wrong with the environment, in one line; empty where nothing is
+  std::string problem;  // what is wrong with the environment, in one line; empty where nothing is
 };
 
 const Config& config();

@@ -41,10 +41,10 @@ struct Operation {
   bool waits = false;  // the host does, until it is done
 
   auto key() const {
-    return std::tuple(kind, name, device, kernel, site.file == nullptr ? "" : std::string(site.file), site.line,
-                      std::tuple(grid[0], grid[1], grid[2]), std::tuple(block[0], block[1], block[2]),
-                      std::tuple(shared_bytes, operations, arithmetics, rows, columns, depth, count, bytes, link,
-                                 waits));
+    return std::tuple(
+        kind, name, device, kernel, site.file == nullptr ? "" : std::string(site.file), site.line,
+        std::tuple(grid[0], grid[1], grid[2]), std::tuple(block[0], block[1], block[2]),
+        std::tuple(shared_bytes, operations, arithmetics, rows, columns, depth, count, bytes, link, waits));
   }
 };
 
@@ -65,7 +65,7 @@ struct Tally {
 
 // Whether anybody asks.
 bool is_tallied();
-void tally(const Operation& operation);          // called and done
+void tally(const Operation& operation);           // called and done
 void tally_in_graph(const Operation& operation);  // done, without a call
 void tally_event();
 Tally tally_so_far();
