@@ -162,16 +162,16 @@ Gpu parse_gpu(const std::string& file, const std::string& text) {
   if (!json.is_object()) fail("GPU file '" + file + "' is no JSON object: write {\"name\": ..., ...}");
   std::vector<std::string> names = {"name"};
   for (const Field& field : kFields) names.emplace_back(field.name);
+  const std::string in_file = "GPU file '" + file + "'";
   for (const auto& [key, value] : json.items())
     if (std::find(names.begin(), names.end(), key) == names.end())
-      fail("GPU file '" + file + "' has the unknown field '" + key + "', did you mean '" +
-           nearest(key, names) + "'?");
+      fail(in_file + " has the unknown field '" + key + "', did you mean '" + nearest(key, names) + "'?");
   Gpu gpu;
   if (!json.contains("name") || !json["name"].is_string())
     fail("GPU file '" + file + "': field 'name' is missing or no text");
   gpu.name = json["name"];
   for (const Field& field : kFields) {
-    const std::string where = "GPU file '" + file + "': field '" + std::string(field.name) + "'";
+    const std::string where = in_file + ": field '" + std::string(field.name) + "'";
     if (!json.contains(field.name)) fail(where + " is missing: give a number above 0");
     if (!json[field.name].is_number()) fail(where + " is no number: give one above 0");
     const double value = json[field.name];
