@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "kernels/check.h"
-#include "kernels/step_mark.h"
 #include "nn/clip.h"
 #include "nn/finite.h"
 #include "nn/io/state_dict.h"
@@ -34,16 +33,12 @@ void Trainer::step(const std::vector<data::LabelledBatch>& shards, float learnin
     for (const Tensor& gradients : net_.gradients().arenas())
       nn::clip_gradient_norm(gradients, max_gradient_norm_, gradient_scale);
   optimizers_.step(learning_rate, gradient_scale);
-  kernels::end_step(rows_);
   log_.end_step(std::exchange(rows_, 0));
 }
 
 void Trainer::accumulate(const std::vector<data::LabelledBatch>& shards) {
   log_.begin_batch();
-  if (rows_ == 0) {
-    kernels::begin_step();
-    net_.zero_grad();
-  }
+  if (rows_ == 0) net_.zero_grad();
   std::vector<Tensor> images;
   for (const data::LabelledBatch& shard : shards) images.push_back(shard.x);
   net_.backward(losses_of(net_.forward(images), shards));

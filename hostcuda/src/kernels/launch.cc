@@ -2,7 +2,6 @@
 #include <hostcuda/launch.h>
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "hostcuda/src/kernels/execution.h"
@@ -24,16 +23,14 @@ class KernelWork : public Work {
  public:
   explicit KernelWork(KernelLaunch launch) : launch_(std::move(launch)) {
     if (!is_tallied()) return;
-    const dim3 &grid = launch_.grid, &block = launch_.block;
     operation_ = std::make_unique<Operation>();
     operation_->kind = Operation::Kind::kernel;
     operation_->device = this_thread().device;
     operation_->kernel = launch_.kernel;
     operation_->site = launch_.site;
-    std::tie(operation_->grid[0], operation_->grid[1], operation_->grid[2]) =
-        std::tie(grid.x, grid.y, grid.z);
-    std::tie(operation_->block[0], operation_->block[1], operation_->block[2]) =
-        std::tie(block.x, block.y, block.z);
+    for (const auto& [to, from] :
+         {std::pair{operation_->grid, launch_.grid}, {operation_->block, launch_.block}})
+      to[0] = from.x, to[1] = from.y, to[2] = from.z;
     operation_->shared_bytes = launch_.shared_bytes;
     operation_->operations = take_noted_operations();
   }
