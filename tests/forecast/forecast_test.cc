@@ -148,7 +148,7 @@ TEST(Forecast, TakesTheStepThatMostAreLike) {
   EXPECT_EQ(step["copies"], 0);  // the fills before are not of it
   EXPECT_DOUBLE_EQ(step["host_seconds"], 5e-6);
   EXPECT_DOUBLE_EQ(step["items_per_second"], 640 / step["seconds"].get<double>());
-  EXPECT_NE(outcome.output.find("images/s at 640 a step"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("images/s at 640 per step"), std::string::npos) << outcome.output;
 }
 
 TEST(Forecast, AGraphIsOneCallAndAllItsLaunches) {

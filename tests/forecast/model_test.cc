@@ -13,11 +13,11 @@ Gpu round_gpu() {
   Gpu gpu;
   gpu.name = "round";
   gpu.multiprocessors = 10;
-  gpu.warps_a_multiprocessor = 64;
-  gpu.blocks_a_multiprocessor = 16;
+  gpu.warps_per_multiprocessor = 64;
+  gpu.blocks_per_multiprocessor = 16;
   gpu.shared_kilobytes = 64;
   gpu.registers = 65536;
-  gpu.issues_a_clock = 4;
+  gpu.issues_per_clock = 4;
   gpu.clock_ghz = 1;
   gpu.memory_gb = 1;
   gpu.dram_gb_s = 100;
@@ -41,7 +41,7 @@ Gpu round_gpu() {
 KernelCounts copy_of(double bytes) {
   KernelCounts counts;
   counts.blocks = 1000;
-  counts.warps_a_block = 8;
+  counts.warps_per_block = 8;
   counts.read_bytes = counts.written_bytes = bytes;
   counts.l2_bytes = 2 * bytes;
   counts.global_sectors = 2 * bytes / 32;
@@ -68,20 +68,20 @@ TEST(ForecastModel, PaysForSectorsThatAreWrittenInPart) {
 // One block of one warp: two requests of 128 bytes under way at once, each for 500 clocks of 1 ns.
 TEST(ForecastModel, NeedsBytesInFlight) {
   KernelCounts counts = copy_of(46e6);
-  counts.blocks = counts.warps_a_block = 1;
+  counts.blocks = counts.warps_per_block = 1;
   EXPECT_NEAR(terms_of(counts, round_gpu()).few_warps, 92e6 / (2 * 128) * 500e-9, 1e-12);
   EXPECT_EQ(estimate(counts, round_gpu()).bound, Bound::few_warps);
 }
 
 TEST(ForecastModel, HoldsAsManyBlocksAsItsScarcestResourceAllows) {
   KernelCounts counts;
-  counts.warps_a_block = 8;
+  counts.warps_per_block = 8;
   EXPECT_EQ(resident_blocks(counts, round_gpu()), 8);  // 64 warps
-  counts.warps_a_block = 1;
+  counts.warps_per_block = 1;
   EXPECT_EQ(resident_blocks(counts, round_gpu()), 16);  // 16 blocks
   counts.shared_bytes = 20 * 1024;
   EXPECT_EQ(resident_blocks(counts, round_gpu()), 3);  // 64 kB
-  counts.warps_a_block = 8;
+  counts.warps_per_block = 8;
   counts.registers = 128;
   EXPECT_EQ(resident_blocks(counts, round_gpu()), 2);  // 65536 / (128 * 256)
 }

@@ -22,11 +22,11 @@ struct Field {
 
 constexpr Field kFields[] = {
     {"multiprocessors", &Gpu::multiprocessors},
-    {"warps_a_multiprocessor", &Gpu::warps_a_multiprocessor},
-    {"blocks_a_multiprocessor", &Gpu::blocks_a_multiprocessor},
+    {"warps_per_multiprocessor", &Gpu::warps_per_multiprocessor},
+    {"blocks_per_multiprocessor", &Gpu::blocks_per_multiprocessor},
     {"shared_kilobytes", &Gpu::shared_kilobytes},
     {"registers", &Gpu::registers},
-    {"issues_a_clock", &Gpu::issues_a_clock},
+    {"issues_per_clock", &Gpu::issues_per_clock},
     {"clock_ghz", &Gpu::clock_ghz},
     {"memory_gb", &Gpu::memory_gb},
     {"dram_gb_s", &Gpu::dram_gb_s},
@@ -78,11 +78,11 @@ Gpu built_in(const Further& more) {
   Gpu gpu;
   gpu.name = figures->name;
   gpu.multiprocessors = figures->multiprocessors;
-  gpu.warps_a_multiprocessor = figures->warps_a_multiprocessor;
-  gpu.blocks_a_multiprocessor = figures->blocks_a_multiprocessor;
+  gpu.warps_per_multiprocessor = figures->warps_a_multiprocessor;
+  gpu.blocks_per_multiprocessor = figures->blocks_a_multiprocessor;
   gpu.shared_kilobytes = figures->shared_kilobytes;
   gpu.registers = kRegisters;
-  gpu.issues_a_clock = kIssues;
+  gpu.issues_per_clock = kIssues;
   gpu.clock_ghz = more.clock_ghz;
   gpu.memory_gb = more.memory_gb;
   gpu.dram_gb_s = figures->bandwidth / 1e9;

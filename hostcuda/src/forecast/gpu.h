@@ -10,11 +10,11 @@ namespace hostcuda::forecast {
 struct Gpu {
   std::string name;
   double multiprocessors = 0;
-  double warps_a_multiprocessor = 0;   // resident at most
-  double blocks_a_multiprocessor = 0;  // resident at most
+  double warps_per_multiprocessor = 0;   // resident at most
+  double blocks_per_multiprocessor = 0;  // resident at most
   double shared_kilobytes = 0;         // of a multiprocessor, for its blocks
   double registers = 0;                // of a multiprocessor
-  double issues_a_clock = 0;           // instructions of warps that a multiprocessor starts in a clock
+  double issues_per_clock = 0;           // instructions of warps that a multiprocessor starts in a clock
   double clock_ghz = 0;
   double memory_gb = 0;
   double dram_gb_s = 0;

@@ -104,11 +104,11 @@ const char* text_of(Bound bound) {
 
 double resident_blocks(const KernelCounts& kernel, const Gpu& gpu) {
   double blocks =
-      std::min(gpu.blocks_a_multiprocessor, std::floor(gpu.warps_a_multiprocessor / kernel.warps_a_block));
+      std::min(gpu.blocks_per_multiprocessor, std::floor(gpu.warps_per_multiprocessor / kernel.warps_per_block));
   if (kernel.shared_bytes > 0)
     blocks = std::min(blocks, std::floor(gpu.shared_kilobytes * 1024 / kernel.shared_bytes));
   if (kernel.registers > 0)
-    blocks = std::min(blocks, std::floor(gpu.registers / (kernel.registers * 32 * kernel.warps_a_block)));
+    blocks = std::min(blocks, std::floor(gpu.registers / (kernel.registers * 32 * kernel.warps_per_block)));
   return std::max(1.0, blocks);
 }
 
@@ -126,7 +126,7 @@ Terms terms_of(const KernelCounts& kernel, const Gpu& gpu) {
   terms.dram = l2_or_dram(moved, gpu);
   terms.l2 = kernel.l2_bytes / gpu.l2();
 
-  const double on_gpu = std::min(kernel.blocks, resident * gpu.multiprocessors) * kernel.warps_a_block;
+  const double on_gpu = std::min(kernel.blocks, resident * gpu.multiprocessors) * kernel.warps_per_block;
   const double latency = (in_l2 ? gpu.l2_latency_clocks : gpu.dram_latency_clocks) / clock;
   // What a load waits for in the mean: most of a loop's find in the L1 what the one before has brought.
   const auto of_all = [&](double bytes) {
@@ -148,8 +148,8 @@ Terms terms_of(const KernelCounts& kernel, const Gpu& gpu) {
   const double instructions = kernel.operations / 64 + kernel.shared_requests + kernel.shared_replays +
                               kernel.narrow_requests * kInstructionsANarrowRequest +
                               kernel.global_requests * (1 + kInstructionsARequest) +
-                              kernel.barriers * kernel.blocks * kernel.warps_a_block * kInstructionsABarrier;
-  terms.issue = instructions * share / (gpu.issues_a_clock * kIssued * clock);
+                              kernel.barriers * kernel.blocks * kernel.warps_per_block * kInstructionsABarrier;
+  terms.issue = instructions * share / (gpu.issues_per_clock * kIssued * clock);
   terms.operations = kernel.operations * share * gpu.multiprocessors / (kIssued * gpu.fp32_tflops * 1e12);
 
   const double rounds = std::max(1.0, kernel.blocks / (resident * gpu.multiprocessors));

@@ -12,7 +12,7 @@ namespace hostcuda::forecast {
 // Of one launch.
 struct KernelCounts {
   double blocks = 1;
-  double warps_a_block = 1;
+  double warps_per_block = 1;
   double shared_bytes = 0;  // of a block
   double registers = 0;     // of a thread; 0: nobody has told
   // Of all blocks.

@@ -117,10 +117,10 @@ void print(const Forecast& forecast, std::FILE* out) {
                time_text(forecast.device_seconds).c_str(), time_text(forecast.host_seconds).c_str());
   std::fprintf(out, "  %-10s the %s bounds it\n", "", by_host ? "host" : "device");
   if (forecast.marked && forecast.items > 0)
-    std::fprintf(out, "  %-10s %s images/s at %lld a step\n", "rate",
+    std::fprintf(out, "  %-10s %s images/s at %lld per step\n", "rate",
                  count_text(static_cast<double>(forecast.items) / forecast.seconds()).c_str(),
                  static_cast<long long>(forecast.items));
-  std::fprintf(out, "  %-10s %s, %s, %s, %s\n", forecast.marked ? "a step" : "it has",
+  std::fprintf(out, "  %-10s %s, %s, %s, %s\n", forecast.marked ? "per step" : "it has",
                plural(forecast.launches, "launch").c_str(),
                plural(forecast.library_calls, "library call").c_str(),
                (std::to_string(forecast.copies) + (forecast.copies == 1 ? " copy" : " copies")).c_str(),

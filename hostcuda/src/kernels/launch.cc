@@ -28,9 +28,9 @@ class KernelWork : public Work {
     operation_->device = this_thread().device;
     operation_->kernel = launch_.kernel;
     operation_->site = launch_.site;
-    for (const auto& [to, from] :
-         {std::pair{operation_->grid, launch_.grid}, {operation_->block, launch_.block}})
-      to[0] = from.x, to[1] = from.y, to[2] = from.z;
+    const dim3 &grid = launch_.grid, &block = launch_.block;
+    operation_->grid[0] = grid.x, operation_->grid[1] = grid.y, operation_->grid[2] = grid.z;
+    operation_->block[0] = block.x, operation_->block[1] = block.y, operation_->block[2] = block.z;
     operation_->shared_bytes = launch_.shared_bytes;
     operation_->operations = take_noted_operations();
   }
