@@ -12,8 +12,8 @@ struct Gpu {
   double multiprocessors = 0;
   double warps_per_multiprocessor = 0;   // resident at most
   double blocks_per_multiprocessor = 0;  // resident at most
-  double shared_kilobytes = 0;         // of a multiprocessor, for its blocks
-  double registers = 0;                // of a multiprocessor
+  double shared_kilobytes = 0;           // of a multiprocessor, for its blocks
+  double registers = 0;                  // of a multiprocessor
   double issues_per_clock = 0;           // instructions of warps that a multiprocessor starts in a clock
   double clock_ghz = 0;
   double memory_gb = 0;

@@ -103,8 +103,8 @@ const char* text_of(Bound bound) {
 }
 
 double resident_blocks(const KernelCounts& kernel, const Gpu& gpu) {
-  double blocks =
-      std::min(gpu.blocks_per_multiprocessor, std::floor(gpu.warps_per_multiprocessor / kernel.warps_per_block));
+  double blocks = std::min(gpu.blocks_per_multiprocessor,
+                           std::floor(gpu.warps_per_multiprocessor / kernel.warps_per_block));
   if (kernel.shared_bytes > 0)
     blocks = std::min(blocks, std::floor(gpu.shared_kilobytes * 1024 / kernel.shared_bytes));
   if (kernel.registers > 0)
@@ -145,10 +145,11 @@ Terms terms_of(const KernelCounts& kernel, const Gpu& gpu) {
 
   terms.shared = kernel.shared_passes * share / clock;
   terms.l1 = terms.shared + kernel.global_sectors / kSectorsAClock * share / clock;
-  const double instructions = kernel.operations / 64 + kernel.shared_requests + kernel.shared_replays +
-                              kernel.narrow_requests * kInstructionsANarrowRequest +
-                              kernel.global_requests * (1 + kInstructionsARequest) +
-                              kernel.barriers * kernel.blocks * kernel.warps_per_block * kInstructionsABarrier;
+  const double instructions =
+      kernel.operations / 64 + kernel.shared_requests + kernel.shared_replays +
+      kernel.narrow_requests * kInstructionsANarrowRequest +
+      kernel.global_requests * (1 + kInstructionsARequest) +
+      kernel.barriers * kernel.blocks * kernel.warps_per_block * kInstructionsABarrier;
   terms.issue = instructions * share / (gpu.issues_per_clock * kIssued * clock);
   terms.operations = kernel.operations * share * gpu.multiprocessors / (kIssued * gpu.fp32_tflops * 1e12);
 

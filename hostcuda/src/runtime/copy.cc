@@ -97,6 +97,7 @@ class FillWork : public Work {
       : destination_(static_cast<char*>(destination)), value_(value), bytes_(bytes), memory_of_(memory_of) {
     operation_.kind = Operation::Kind::fill;
     operation_.name = "cudaMemsetAsync";
+    operation_.device = this_thread().device;
     operation_.bytes = static_cast<double>(bytes);
   }
   const char* name() const override { return "a fill"; }
@@ -163,8 +164,9 @@ Route find_route(const End& to, const End& from) {
   return config().peer == PeerAccess::broken ? Route::zeros : Route::plain;
 }
 
-Operation describe(const End& to, const End& from, size_t bytes, bool waits) {
+Operation describe(const End& to, const End& from, size_t bytes, int device, bool waits) {
   Operation operation;
+  operation.device = device;
   operation.kind = Operation::Kind::copy;
   operation.bytes = static_cast<double>(bytes);
   operation.waits = waits;
@@ -202,7 +204,7 @@ cudaError_t copy(void* destination, const void* source, size_t bytes, cudaMemcpy
   auto work =
       std::make_unique<CopyWork>(destination, source, bytes, find_route(to, from), to.mask() | from.mask());
   if (from.pageable() && !wait && !captured) work->take_snapshot();
-  if (is_tallied()) work->describe(describe(to, from, bytes, wait));
+  if (is_tallied()) work->describe(describe(to, from, bytes, stream->device, wait));
   error = submit(*stream, std::move(work));
   return error == cudaSuccess && wait ? wait_for_stream(*stream) : error;
 }

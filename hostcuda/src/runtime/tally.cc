@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <hostcuda/forecast.h>
+#include "hostcuda/src/runtime/api.h"
 #include "hostcuda/src/runtime/config.h"
 #include "hostcuda/src/runtime/memory.h"
 
@@ -83,6 +84,7 @@ void describe_call(const Operation& operation) {
 Operation take_described_call(const char* name) {
   Operation operation = std::exchange(described, Operation{});
   operation.name = name;
+  operation.device = this_thread().device;
   return operation;
 }
 
