@@ -1,5 +1,7 @@
 #include "apps/common/program.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <string>
 
@@ -11,16 +13,21 @@ namespace lockstep::apps {
 
 namespace {
 
-// Forecasts are made below the CUDA API, which is asked by its environment; before the first CUDA call.
-void ask_for_forecast(const std::string& gpu, const std::string& json) {
+// Forecasts are made below the CUDA API, which reads its environment before anything else is done: so the
+// program starts once more with it.
+void ask_for_forecast(const std::string& gpu, const std::string& json, char** argv) {
   if (gpu.empty() && json.empty()) return;
   if (!kernels::can_forecast())
     throw Error(
         "--forecast is for a machine without a GPU: use ./lab --backend host, or leave it out and time the "
         "run");
   if (gpu.empty()) throw Error("--forecast-json needs --forecast: name the GPU, such as h200");
+  const char* const asked = std::getenv("HOSTCUDA_FORECAST");
+  if (asked != nullptr && asked == gpu) return;
   setenv("HOSTCUDA_FORECAST", gpu.c_str(), 1);
   if (!json.empty()) setenv("HOSTCUDA_FORECAST_JSON", json.c_str(), 1);
+  execv("/proc/self/exe", argv);
+  throw Error("--forecast: the program cannot be started again: set HOSTCUDA_FORECAST instead");
 }
 
 }  // namespace
@@ -41,7 +48,7 @@ int run(int argc, char** argv, Program program) {
         ->group("Output");
     app.footer(program.examples);
     if (const int exit_code = parse(app, argc, argv); exit_code >= 0) return exit_code;
-    ask_for_forecast(forecast_gpu, forecast_json);
+    ask_for_forecast(forecast_gpu, forecast_json, argv);
     const Model model = program.model(app, program.options);
     fill_defaults(app, program.options);
     return train(program.options, model);
