@@ -17,6 +17,7 @@
 #include "kernels/check.h"
 
 #ifndef __CUDACC__
+#include <hostcuda/forecast.h>
 #include <hostcuda/launch.h>
 #endif
 
@@ -224,7 +225,26 @@ inline dim3 blocks_for(int64_t items) {
   return dim3(static_cast<unsigned>(items < 1 << 20 ? items : 1 << 20));
 }
 
+// The next kernel that is launched does so many floating point operations: for forecasts, nothing on a GPU.
+inline void note_operations([[maybe_unused]] double operations) {
+#ifndef __CUDACC__
+  hostcuda::note_operations(operations);
+#endif
+}
+
 namespace detail {
+
+// See kernels/step_mark.h.
+inline void mark_step_begin() {
+#ifndef __CUDACC__
+  hostcuda::begin_step();
+#endif
+}
+inline void mark_step_end([[maybe_unused]] int64_t items) {
+#ifndef __CUDACC__
+  hostcuda::end_step(items);
+#endif
+}
 
 // Combines one value a thread into one for the whole block, by warp shuffles and then across warps.
 template <int kThreads, typename T, typename Combine>

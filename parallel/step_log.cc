@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "kernels/step_mark.h"
 #include "parallel/evaluate.h"
 
 namespace lockstep::parallel {
@@ -23,6 +24,7 @@ StepLog::StepLog(const std::vector<Device>& devices) : devices_(devices) {
 }
 
 void StepLog::begin_batch() {
+  if (!std::exchange(in_step_, true)) kernels::begin_step();
   if (static_cast<int64_t>(step_rows_.size()) == kSteps) collect();
   last_ = 1 - last_;
   wait_for(last());
@@ -50,6 +52,8 @@ void StepLog::end_reduction() {
 }
 
 void StepLog::end_step(int64_t rows) {
+  in_step_ = false;
+  kernels::end_step(rows);
   step_rows_.push_back(rows);
 }
 

@@ -58,6 +58,7 @@ class StepLog {
   std::vector<Device> devices_;
   std::array<Batch, 2> batches_;
   size_t last_ = 0;
+  bool in_step_ = false;  // a batch has begun since the last step was over
 
   std::vector<Tensor> losses_;      // per device: the summed loss of its shards, an element for each step
   std::vector<Tensor> correct_;     // per device: right answers

@@ -91,6 +91,16 @@ nlohmann::json first_line(const std::string& file) {
   return nlohmann::json::parse(line);
 }
 
+// This build's kernels do not tell what they access.
+TEST_F(TrainLenet, SaysWhatAForecastNeeds) {
+  const Outcome asked = train({"--epochs", "1", "--forecast", "h200"});
+  EXPECT_EQ(asked.exit_code, 1);
+  EXPECT_NE(asked.error.find("use ./lab PROGRAM --forecast GPU"), std::string::npos) << asked.error;
+  const Outcome nameless = train({"--epochs", "1", "--forecast-json", path("forecast.json")});
+  EXPECT_EQ(nameless.exit_code, 1);
+  EXPECT_NE(nameless.error.find("--forecast-json needs --forecast"), std::string::npos) << nameless.error;
+}
+
 TEST_F(TrainLenet, JsonBeginsWithWhatTwoRunsAreComparedBy) {
   ASSERT_EQ(train({"--devices", "2", "--epochs", "1", "--batch-size", "32", "--optimizer", "adam",
                    "--augment", "crop", "--json", path("run.json")},
@@ -112,7 +122,8 @@ TEST_F(TrainLenet, JsonBeginsWithWhatTwoRunsAreComparedBy) {
   // Every option that --help names, but for those that are told in other words.
   const std::string help = run_program({TRAIN_LENET, "--help"}).out;
   const std::regex line("\n  (?:-[a-z],)?(--[a-z-]+)");
-  const std::set<std::string> told{"--help", "--version", "--model", "--recipe"};
+  const std::set<std::string> told{"--help",   "--version",  "--model",
+                                   "--recipe", "--forecast", "--forecast-json"};
   int found = 0;
   for (std::sregex_iterator match(help.begin(), help.end(), line), end; match != end; ++match, ++found)
     EXPECT_TRUE(run.at("options").contains((*match)[1].str()) || told.contains((*match)[1])) << (*match)[1];

@@ -161,4 +161,19 @@ lab 0 profile train_mine --kernels
 says 'with 32 blocks of h200'
 lab 1 profile train_mine
 says 'train_mine launched no kernel'
+
+# Forecasts: the same build, for any program or benchmark.
+# shellcheck disable=SC2016
+script "$BUILD/profile/apps/train_mine" 'echo "ran $* for $HOSTCUDA_FORECAST to <$HOSTCUDA_FORECAST_JSON> with $HOSTCUDA_PROFILE_BLOCKS blocks"'
+lab 0 train_mine --forecast h200 --epochs 1 --data-dir there
+builds train_mine
+says '^ran --epochs 1 --data-dir there for h200 to <> with 8 blocks'
+lab 0 train_mine --data-dir there --forecast=mine.json --forecast-json out.json
+says '^ran --data-dir there for mine.json to <out.json>'
+lab 2 train_mine --forecast
+says '[-]-forecast needs a value'
+lab 2 train_mine --forecast-json out.json
+says '[-]-forecast-json needs --forecast'
+lab 2 test --forecast h200
+says '[-]-forecast is for programs and benchmarks'
 echo "all of lab's cases are as they should be"

@@ -16,6 +16,7 @@
 #include "hostcuda/src/kernels/block.h"
 #include "hostcuda/src/kernels/fault.h"
 #include "hostcuda/src/kernels/observer.h"
+#include "hostcuda/src/runtime/config.h"
 #include "hostcuda/src/runtime/memory.h"
 #include "hostcuda/src/runtime/report.h"
 #include "hostcuda/src/runtime/symbols.h"
@@ -140,7 +141,8 @@ class Observed {
   Observed& operator=(const Observed&) = delete;
 
   cudaError_t run(Block& block, uint64_t index) const {
-    if (observer_ == nullptr || !observer_->begin_block(block, index)) return block.run();
+    if (observer_ == nullptr) return block.run();
+    if (!observer_->begin_block(block, index)) return config().profile_only ? cudaSuccess : block.run();
     const cudaError_t error = block.run(observer_);
     observer_->end_block();
     return error;

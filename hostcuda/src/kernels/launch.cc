@@ -11,6 +11,7 @@
 #include "hostcuda/src/runtime/capture.h"
 #include "hostcuda/src/runtime/config.h"
 #include "hostcuda/src/runtime/share.h"
+#include "hostcuda/src/runtime/tally.h"
 
 namespace hostcuda {
 namespace {
@@ -24,8 +25,21 @@ constexpr int64_t kCacheLine = 64;
 
 class KernelWork : public Work {
  public:
-  explicit KernelWork(KernelLaunch launch) : launch_(std::move(launch)) {}
+  explicit KernelWork(KernelLaunch launch) : launch_(std::move(launch)) {
+    if (!is_tallied()) return;
+    operation_ = std::make_unique<Operation>();
+    operation_->kind = Operation::Kind::kernel;
+    operation_->device = this_thread().device;
+    operation_->kernel = launch_.kernel;
+    operation_->site = launch_.site;
+    const dim3 &grid = launch_.grid, &block = launch_.block;
+    operation_->grid[0] = grid.x, operation_->grid[1] = grid.y, operation_->grid[2] = grid.z;
+    operation_->block[0] = block.x, operation_->block[1] = block.y, operation_->block[2] = block.z;
+    operation_->shared_bytes = launch_.shared_bytes;
+    operation_->operations = take_noted_operations();
+  }
   const char* name() const override { return launch_.site.function; }
+  const Operation* operation() const override { return operation_.get(); }
   cudaError_t run(Device& device) override {
     const uint64_t blocks = uint64_t{launch_.grid.x} * launch_.grid.y * launch_.grid.z;
     if (launch_.cooperative) return run_cooperative(launch_, blocks);
@@ -39,6 +53,7 @@ class KernelWork : public Work {
 
  private:
   const KernelLaunch launch_;
+  std::unique_ptr<Operation> operation_;  // for forecasts
 };
 
 class ElementsWork : public Work {
@@ -69,14 +84,17 @@ class ElementsWork : public Work {
 
 class CallWork : public Work {
  public:
-  CallWork(const char* name, std::function<cudaError_t(Device&)> call)
-      : name_(name), call_(std::move(call)) {}
+  CallWork(const char* name, std::function<cudaError_t(Device&)> call) : name_(name), call_(std::move(call)) {
+    if (is_tallied()) operation_ = std::make_unique<Operation>(take_described_call(name));
+  }
   const char* name() const override { return name_; }
+  const Operation* operation() const override { return operation_.get(); }
   cudaError_t run(Device& device) override { return call_(device); }
 
  private:
   const char* const name_;
   const std::function<cudaError_t(Device&)> call_;
+  std::unique_ptr<Operation> operation_;  // for forecasts
 };
 
 cudaError_t check_limits(const KernelLaunch& launch) {

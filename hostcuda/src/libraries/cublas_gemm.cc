@@ -14,6 +14,7 @@
 #include "hostcuda/src/libraries/onednn.h"
 #include "hostcuda/src/libraries/onednn_operands.h"
 #include "hostcuda/src/libraries/onednn_rehearsal.h"
+#include "hostcuda/src/runtime/tally.h"
 #include "hostcuda/src/runtime/worker_scratch.h"
 
 namespace {
@@ -29,6 +30,7 @@ struct Product {
   int64_t batches = 1;
   bool bfloat16 = false;    // a and b, else float
   bool bfloat16_c = false;  // float else
+  bool tf32 = false;        // what a GPU would multiply floats in
   // Host pointers are read at the call, device pointers when it runs.
   bool scalars_on_device;
   const float *alpha_pointer, *beta_pointer;
@@ -129,6 +131,22 @@ void rehearse_shape(Product p) {
   hostcuda::onednn::rehearse([&p] { multiply_all(p); });
 }
 
+void describe_to_forecast(const Product& p) {
+  hostcuda::Operation operation;
+  operation.kind = hostcuda::Operation::Kind::product;
+  operation.arithmetics = p.bfloat16 ? hostcuda::Arithmetics::bf16
+                          : p.tf32   ? hostcuda::Arithmetics::tf32
+                                     : hostcuda::Arithmetics::fp32;
+  operation.rows = static_cast<double>(p.m);
+  operation.columns = static_cast<double>(p.n);
+  operation.depth = static_cast<double>(p.k);
+  operation.count = static_cast<double>(p.batches);
+  const double in = p.bfloat16 ? 2 : 4, out = p.bfloat16_c ? 2 : 4;
+  operation.bytes = operation.count * (in * operation.depth * (operation.rows + operation.columns) +
+                                       out * operation.rows * operation.columns);
+  hostcuda::describe_call(operation);
+}
+
 bool is_operation(cublasOperation_t operation) {
   return operation == CUBLAS_OP_N || operation == CUBLAS_OP_T || operation == CUBLAS_OP_C;
 }
@@ -152,6 +170,8 @@ cublasStatus_t enqueue(const char* name, cublasHandle_t handle, cublasOperation_
     p.beta = *p.beta_pointer;
   }
   rehearse_shape(p);
+  p.tf32 = p.tf32 || handle->math == CUBLAS_TF32_TENSOR_OP_MATH;
+  describe_to_forecast(p);
   const auto call = [p]() mutable {
     if (p.scalars_on_device) {
       p.alpha = *p.alpha_pointer;
@@ -216,6 +236,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cub
   p.batches = 1;
   p.bfloat16 = are_bfloat16;
   p.bfloat16_c = Ctype == CUDA_R_16BF;
+  p.tf32 = computeType == CUBLAS_COMPUTE_32F_FAST_TF32;
   p.alpha_pointer = static_cast<const float*>(alpha), p.beta_pointer = static_cast<const float*>(beta);
   return enqueue("cublasGemmEx", handle, transa, transb, p);
 }

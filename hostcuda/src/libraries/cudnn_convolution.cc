@@ -22,6 +22,7 @@
 #include "hostcuda/src/libraries/winograd.h"
 #include "hostcuda/src/runtime/processor.h"
 #include "hostcuda/src/runtime/share.h"
+#include "hostcuda/src/runtime/tally.h"
 
 namespace {
 
@@ -216,6 +217,24 @@ struct Tensors {
   const void* y;
 };
 
+// As the matrix product that it is: of pixels by channels in the forward pass.
+void describe_to_forecast(const ConvolutionProblem& p, cudnnMathType_t math) {
+  hostcuda::Operation operation;
+  operation.kind = hostcuda::Operation::Kind::convolution;
+  operation.arithmetics = p.arithmetic != Arithmetic::float32 ? hostcuda::Arithmetics::bf16
+                          : math == CUDNN_FMA_MATH            ? hostcuda::Arithmetics::fp32
+                                                              : hostcuda::Arithmetics::tf32;
+  const double pixels = static_cast<double>(p.n) * p.out_h * p.out_w;
+  const double window = static_cast<double>(p.c) * p.kernel_h * p.kernel_w;
+  double sizes[3] = {pixels, static_cast<double>(p.k), window};
+  if (p.pass == Pass::backward_data) std::swap(sizes[1], sizes[2]);
+  if (p.pass == Pass::backward_filter) std::swap(sizes[0], sizes[2]);
+  operation.rows = sizes[0], operation.columns = sizes[1], operation.depth = sizes[2];
+  operation.bytes =
+      static_cast<double>(p.element_bytes()) * static_cast<double>(p.x_count() + p.w_count() + p.y_count());
+  hostcuda::describe_call(operation);
+}
+
 cudnnStatus_t run(const char* name, Method method, cudnnHandle_t handle, Pass pass, const void* alpha,
                   const Tensors& t, const cudnnConvolutionStruct* convolution, void* workspace, size_t bytes,
                   const void* beta) {
@@ -237,6 +256,7 @@ cudnnStatus_t run(const char* name, Method method, cudnnHandle_t handle, Pass pa
   const auto call = [compute = std::move(found.run), scale, keep, data, workspace](hostcuda::Device& device) {
     return compute(device, scale, data, workspace, keep);
   };
+  describe_to_forecast(problem, convolution->math);
   return hostcuda::enqueue_shared_call(name, call, handle->stream) == cudaSuccess
              ? CUDNN_STATUS_SUCCESS
              : CUDNN_STATUS_EXECUTION_FAILED_CUDART;

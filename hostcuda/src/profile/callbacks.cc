@@ -20,6 +20,7 @@ const bool registered = [] {
   hostcuda::register_observer(hostcuda::profile::recorder_of_this_thread);
   if (const char* file = std::getenv("HOSTCUDA_PROFILE"); file != nullptr && *file != '\0')
     hostcuda::profile::write_profile_at_exit();
+  hostcuda::profile::prepare_forecast();  // a program may ask for it later
   return true;
 }();
 

@@ -9,6 +9,8 @@
 namespace hostcuda::profile {
 
 void write_profile_at_exit();
+// Defined above, by src/forecast: makes HOSTCUDA_FORECAST known, and has it written when the process ends.
+void prepare_forecast();
 
 // At most 80 columns wide.
 void print_table(const Summary& summary, std::FILE* out);

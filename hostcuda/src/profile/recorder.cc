@@ -91,6 +91,7 @@ void Recorder::begin_launch(const KernelLaunch& launch, uint64_t first_block, co
   std::memcpy(&parameters_, static_cast<const void*>(&launch.thread), sizeof parameters_);
   if (describe_address(reinterpret_cast<const void*>(parameters_)).state != AddressInfo::State::unknown)
     parameters_ = 0;
+  traffic_.begin_launch();
   shadow_.begin_launch();
 }
 
@@ -101,6 +102,10 @@ void Recorder::end_launch() {
   for (size_t i = 0; i < static_shared_.size(); ++i)
     if (static_touched_[i]) recorded_.static_shared_bytes += static_shared_[i].bytes;
   recorded_.races_complete = shadow_.complete();
+  if (recorded_.recorded_blocks > 0) {
+    recorded_.traffic = traffic_.estimate(recorded_.blocks());
+    recorded_.traffic_launches = 1;
+  }
   results().add(*launch_, recorded_);
   recording_ = false;
 }
@@ -111,6 +116,8 @@ bool Recorder::begin_block(Block& block, uint64_t index) {
   block_index_.push_back(blockIdx);
   ++recorded_.recorded_blocks;
   shadow_.begin_block();
+  traffic_.begin_block();
+  barriers_ = 0;
   std::fill(since_barrier_.begin(), since_barrier_.end(), 0);
   std::fill(logged_.begin(), logged_.end(), 0);
   chain_global_ = chain_shared_ = {};
@@ -126,6 +133,7 @@ void Recorder::end_block() {
   active_recorder = nullptr;
   settle_pending_store();
   flush_all();
+  recorded_.barriers = std::max(recorded_.barriers, barriers_);
   for (Instruction& instruction : instructions_)
     instruction.counts.longest =
         std::max(instruction.counts.longest,
@@ -140,6 +148,7 @@ void Recorder::end_block() {
 void Recorder::barrier() {
   settle_pending_store();
   flush_all();
+  ++barriers_;
   shadow_.barrier();
   std::fill(since_barrier_.begin(), since_barrier_.end(), 0);
   for (Instruction& instruction : instructions_) instruction.first_place = kNeverSeen;
@@ -293,12 +302,13 @@ void Recorder::flush_all() {
 void Recorder::flush_warp(int warp) {
   auto& logs = logs_[warp];
   for (size_t i = 0; i < logs.size(); ++i)
-    if (logs[i].lanes != 0) add_requests(instructions_[i], logs[i], warp);
+    if (logs[i].lanes != 0) add_requests(static_cast<unsigned>(i), logs[i], warp);
   const int first = warp * Block::kWarpLanes;
   std::fill_n(logged_.begin() + first, Block::kWarpLanes, 0);
 }
 
-void Recorder::add_requests(Instruction& instruction, Log& log, int warp) {
+void Recorder::add_requests(unsigned number_of_instruction, Log& log, int warp) {
+  Instruction& instruction = instructions_[number_of_instruction];
   InstructionCounts& counts = instruction.counts;
   size_t longest = 0;
   for (const auto& addresses : log.addresses) longest = std::max(longest, addresses.size());
@@ -313,11 +323,20 @@ void Recorder::add_requests(Instruction& instruction, Log& log, int warp) {
     }
     ++counts.requests;
     counts.lanes += count;
+    if (count <
+        static_cast<size_t>(std::min(Block::kWarpLanes, block_->threads() - warp * Block::kWarpLanes)))
+      ++counts.narrow;
     const std::span<const uint64_t> of_lanes(addresses.data(), count);
     if (count > 1)
       counts.vote_stride(static_cast<int64_t>(addresses[1] - addresses[0]) / (lanes[1] - lanes[0]));
     if (counts.space == Space::global) {
       counts.sectors += static_cast<uint64_t>(global_request(of_lanes, counts.bytes).sectors);
+      uint64_t previous = 0;
+      for (const uint64_t address : of_lanes)
+        for (uint64_t sector = address / 32; sector <= (address + counts.bytes - 1) / 32; ++sector) {
+          if (sector != previous) traffic_.touch(sector, number_of_instruction, counts.kind != Kind::load);
+          previous = sector;
+        }
     } else {
       const Request request = shared_request(of_lanes, {lanes.data(), count}, counts.bytes);
       counts.passes += static_cast<uint64_t>(request.passes);
@@ -411,7 +430,7 @@ void Recorder::give_up(const Access& access, const std::string& fault, const std
 }
 
 KernelObserver* recorder_of_this_thread() {
-  if (config().profile.empty()) return nullptr;
+  if (!config().records()) return nullptr;
   thread_local const std::unique_ptr<Recorder> recorder = std::make_unique<Recorder>();
   return recorder.get();
 }

@@ -15,6 +15,7 @@
 #include "hostcuda/src/kernels/observer.h"
 #include "hostcuda/src/profile/results.h"
 #include "hostcuda/src/profile/shadow.h"
+#include "hostcuda/src/profile/traffic.h"
 #include "hostcuda/src/runtime/symbols.h"
 
 namespace hostcuda::profile {
@@ -73,7 +74,7 @@ class Recorder : public KernelObserver {
   void log(unsigned instruction, uint64_t address);
   void flush_warp(int warp);
   void flush_all();
-  void add_requests(Instruction& instruction, Log& log, int warp);
+  void add_requests(unsigned number, Log& log, int warp);
   void look_for_races(const Access& access, Space space, unsigned instruction);
   void settle_pending_store();
   std::string place_of(const void* address, Space space) const;
@@ -106,6 +107,9 @@ class Recorder : public KernelObserver {
   std::vector<unsigned> logged_;               // [thread]: accesses since the last flush
   std::vector<unsigned> since_barrier_;        // [thread]
   std::array<uint64_t, kWarps> chain_global_{}, chain_shared_{};
+
+  Traffic traffic_;
+  uint64_t barriers_ = 0;  // of the block
 
   Shadow shadow_;
   std::optional<PendingStore> pending_;

@@ -55,6 +55,7 @@ void InstructionCounts::vote_stride(int64_t other, uint64_t votes) {
 void InstructionCounts::add(const InstructionCounts& other) {
   requests += other.requests;
   lanes += other.lanes;
+  narrow += other.narrow;
   sectors += other.sectors;
   passes += other.passes;
   parts += other.parts;
@@ -98,6 +99,12 @@ void Results::add(const KernelLaunch& launch, const ShapeProfile& recorded) {
   shape.longest_global = std::max(shape.longest_global, recorded.longest_global);
   shape.longest_shared = std::max(shape.longest_shared, recorded.longest_shared);
   shape.static_shared_bytes = std::max(shape.static_shared_bytes, recorded.static_shared_bytes);
+  shape.barriers = std::max(shape.barriers, recorded.barriers);
+  shape.traffic.read_once += recorded.traffic.read_once;
+  shape.traffic.written_once += recorded.traffic.written_once;
+  shape.traffic.read_by_blocks += recorded.traffic.read_by_blocks;
+  shape.traffic.written_by_blocks += recorded.traffic.written_by_blocks;
+  shape.traffic_launches += recorded.traffic_launches;
   shape.races_complete = shape.races_complete && recorded.races_complete;
   for (const InstructionCounts& counts : recorded.instructions) {
     const auto same = [&](const InstructionCounts& known) {

@@ -14,6 +14,7 @@
 #include <hostcuda/launch.h>
 #include "hostcuda/src/profile/requests.h"
 #include "hostcuda/src/profile/shadow.h"
+#include "hostcuda/src/profile/traffic.h"
 
 namespace hostcuda::profile {
 
@@ -24,7 +25,8 @@ struct InstructionCounts {
   Kind kind = Kind::load;
   unsigned bytes = 0;  // a lane
   uint64_t requests = 0;
-  uint64_t lanes = 0;  // accesses: lanes of all requests
+  uint64_t lanes = 0;   // accesses: lanes of all requests
+  uint64_t narrow = 0;  // requests of fewer lanes than the warp has
   uint64_t sectors = 0;
   uint64_t passes = 0;
   uint64_t parts = 0;
@@ -74,6 +76,9 @@ struct ShapeProfile {
   uint64_t longest_global = 0;  // most accesses of a warp to global memory, one after the other
   uint64_t longest_shared = 0;
   uint64_t static_shared_bytes = 0;  // of the variables that were touched
+  uint64_t barriers = 0;             // most of a block
+  TrafficEstimate traffic;           // the sum of so many launches
+  uint64_t traffic_launches = 0;
   bool races_complete = true;
 
   uint64_t blocks() const { return uint64_t{grid.x} * grid.y * grid.z; }

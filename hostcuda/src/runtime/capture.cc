@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "hostcuda/src/runtime/api.h"
+#include "hostcuda/src/runtime/tally.h"
 
 namespace hostcuda {
 namespace {
@@ -118,6 +119,7 @@ cudaError_t submit(CUstream_st& stream, std::unique_ptr<Work> work, Item::Kind k
     const cudaError_t error = forbid_implicit_join(stream);
     if (error != cudaSuccess) return error;
   }
+  if (is_tallied() && work->operation() != nullptr) tally(*work->operation());
   enqueue_work(stream, work.release(), kind);
   return cudaSuccess;
 }

@@ -70,14 +70,16 @@ int read_gpu(std::string& problem) {
   return 0;
 }
 
-std::string problem_with_profile() {
+// `variable` asks for what needs the kernels' accesses.
+std::string problem_with_profile(const std::string& variable) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  return "HOSTCUDA_PROFILE is set in a sanitizer's build: profile a build without";
+  return variable + " is set in a sanitizer's build: profile a build without";
 #endif
   if (__tsan_init != nullptr) return "";
-  return "HOSTCUDA_PROFILE is set, but the kernels have no calls that tell of their loads and stores: "
-         "compile "
-         "them with -O1 -g -fsanitize=thread -fno-tree-sra, or use ./lab profile";
+  return variable +
+         " is set, but the kernels have no calls that tell of their loads and stores: "
+         "compile them with -O1 -g -fsanitize=thread -fno-tree-sra, or use ./lab " +
+         (variable == "HOSTCUDA_FORECAST" ? "PROGRAM --forecast GPU" : "profile");
 }
 
 Config read_config() {
@@ -106,19 +108,25 @@ Config read_config() {
                                         "1, 0 (no peer access) or broken (copies deliver zeros)", problem));
   config.checked = read_word("HOSTCUDA_CHECK", {"0", "1"}, "0 or 1", problem) == 1;
   if (const char* file = std::getenv("HOSTCUDA_PROFILE"); file != nullptr) config.profile = file;
-  if (!config.profile.empty() && problem.empty()) problem = problem_with_profile();
+  if (!config.profile.empty() && problem.empty()) problem = problem_with_profile("HOSTCUDA_PROFILE");
+  if (const char* gpu = std::getenv("HOSTCUDA_FORECAST"); gpu != nullptr) config.forecast = gpu;
+  if (const char* file = std::getenv("HOSTCUDA_FORECAST_JSON"); file != nullptr) config.forecast_json = file;
+  if (!config.forecast.empty() && problem.empty()) problem = problem_with_profile("HOSTCUDA_FORECAST");
+  if (!config.forecast.empty() && problem.empty() && problem_with_forecast_gpu != nullptr)
+    problem = problem_with_forecast_gpu(config.forecast);
   read_number<uint64_t>("HOSTCUDA_PROFILE_BLOCKS", 0, uint64_t{1} << 40, "a number of blocks, or 0 for all",
                         config.profile_blocks, problem);
   config.profile_gpu = read_gpu(problem);
   if (const char* file = std::getenv("HOSTCUDA_PROFILE_REGISTERS"); file != nullptr)
     config.profile_registers = file;
+  config.profile_only = read_word("HOSTCUDA_PROFILE_ONLY", {"0", "1"}, "0 or 1", problem) == 1;
   config.profile_table =
       read_word("HOSTCUDA_PROFILE_TABLE", {"0", "1"}, "0 or 1", problem) == 1 || config.profile == "-";
 #if defined(__SANITIZE_THREAD__)
   config.threads = 1;  // races are told from the order of streams, not from timing; see race.h
 #endif
-  if (config.checked) config.threads = 1;           // operations run one at a time
-  if (!config.profile.empty()) config.threads = 1;  // the blocks of a launch are looked at in their order
+  if (config.checked) config.threads = 1;    // operations run one at a time
+  if (config.records()) config.threads = 1;  // the blocks of a launch are looked at in their order
   return config;
 }
 

@@ -24,10 +24,17 @@ struct Config {
   uint64_t profile_blocks = 32;  // HOSTCUDA_PROFILE_BLOCKS: blocks of a grid that are recorded; 0: all
   int profile_gpu = 0;           // HOSTCUDA_PROFILE_GPU: in kGpus
   std::string profile_registers;  // HOSTCUDA_PROFILE_REGISTERS: a file with what nvcc -Xptxas -v has said
+  bool profile_only = false;      // HOSTCUDA_PROFILE_ONLY: blocks that are not recorded are not run
   bool profile_table = false;     // HOSTCUDA_PROFILE_TABLE
-  std::string problem;            // what is wrong with the environment, in one line; empty where nothing is
+  std::string forecast;           // HOSTCUDA_FORECAST: a GPU's name, or a file that describes one
+  std::string forecast_json;      // HOSTCUDA_FORECAST_JSON: the file to write
+  bool records() const { return !profile.empty() || !forecast.empty(); }  // what kernels' threads access
+  std::string problem;  // what is wrong with the environment, in one line; empty where nothing is
 };
 
 const Config& config();
+
+// What is wrong with the GPU that a forecast is asked for; defined by src/forecast, where that is linked in.
+std::string problem_with_forecast_gpu(const std::string& name) __attribute__((weak));
 
 }  // namespace hostcuda

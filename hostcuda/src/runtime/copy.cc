@@ -11,6 +11,7 @@
 #include "hostcuda/src/runtime/config.h"
 #include "hostcuda/src/runtime/memory.h"
 #include "hostcuda/src/runtime/share.h"
+#include "hostcuda/src/runtime/tally.h"
 
 namespace hostcuda {
 namespace {
@@ -47,6 +48,9 @@ class CopyWork : public Work {
         route_(route),
         memory_of_(memory_of) {}
   const char* name() const override { return "a copy"; }
+  const Operation* operation() const override { return is_tallied() ? &operation_ : nullptr; }
+  // For forecasts.
+  void describe(const Operation& operation) { operation_ = operation; }
   uint64_t memory_of() const override { return memory_of_; }
   // Copies from a snapshot of the source, which may change as soon as the call has returned.
   void take_snapshot() {
@@ -84,13 +88,20 @@ class CopyWork : public Work {
   const Route route_;
   const uint64_t memory_of_;
   std::unique_ptr<char[]> snapshot_;
+  Operation operation_;
 };
 
 class FillWork : public Work {
  public:
   FillWork(void* destination, int value, size_t bytes, uint64_t memory_of)
-      : destination_(static_cast<char*>(destination)), value_(value), bytes_(bytes), memory_of_(memory_of) {}
+      : destination_(static_cast<char*>(destination)), value_(value), bytes_(bytes), memory_of_(memory_of) {
+    operation_.kind = Operation::Kind::fill;
+    operation_.name = "cudaMemsetAsync";
+    operation_.device = this_thread().device;
+    operation_.bytes = static_cast<double>(bytes);
+  }
   const char* name() const override { return "a fill"; }
+  const Operation* operation() const override { return is_tallied() ? &operation_ : nullptr; }
   uint64_t memory_of() const override { return memory_of_; }
   cudaError_t run(Device& device) override {
     return share_bytes(device, bytes_, [this](size_t begin, size_t end) {
@@ -103,6 +114,7 @@ class FillWork : public Work {
   const int value_;
   const size_t bytes_;
   const uint64_t memory_of_;
+  Operation operation_;
 };
 
 // One end of a copy.
@@ -152,6 +164,22 @@ Route find_route(const End& to, const End& from) {
   return config().peer == PeerAccess::broken ? Route::zeros : Route::plain;
 }
 
+Operation describe(const End& to, const End& from, size_t bytes, int device, bool waits) {
+  Operation operation;
+  operation.device = device;
+  operation.kind = Operation::Kind::copy;
+  operation.bytes = static_cast<double>(bytes);
+  operation.waits = waits;
+  if (to.on_device() && from.on_device()) {
+    operation.link = to.device == from.device ? Link::device : Link::peer;
+    operation.name = to.device == from.device ? "copy within a device" : "copy between devices";
+  } else {
+    operation.link = to.pageable() || from.pageable() ? Link::pageable : Link::pinned;
+    operation.name = to.on_device() ? "copy to a device" : "copy to the host";
+  }
+  return operation;
+}
+
 cudaError_t wait_for_stream(CUstream_st& stream) {
   std::shared_ptr<Marker> marker;
   {
@@ -176,6 +204,7 @@ cudaError_t copy(void* destination, const void* source, size_t bytes, cudaMemcpy
   auto work =
       std::make_unique<CopyWork>(destination, source, bytes, find_route(to, from), to.mask() | from.mask());
   if (from.pageable() && !wait && !captured) work->take_snapshot();
+  if (is_tallied()) work->describe(describe(to, from, bytes, stream->device, wait));
   error = submit(*stream, std::move(work));
   return error == cudaSuccess && wait ? wait_for_stream(*stream) : error;
 }

@@ -65,7 +65,7 @@ bool checked_mode() {
   return config().checked;
 }
 bool at_gpu_block_sizes() {
-  return config().checked || !config().profile.empty();
+  return config().checked || config().records();
 }
 }  // namespace hostcuda
 

@@ -4,6 +4,7 @@
 
 #include "hostcuda/src/runtime/api.h"
 #include "hostcuda/src/runtime/capture.h"
+#include "hostcuda/src/runtime/tally.h"
 
 namespace hostcuda {
 namespace {
@@ -81,6 +82,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     record.marker->recorded = found;
     Hold hold;
     event->marker = record.marker;
+    tally_event();
     enqueue(hold, *found, std::move(record));
     return cudaSuccess;
   });
@@ -100,6 +102,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     Item wait;
     wait.kind = Item::Kind::wait;
     wait.marker = event->marker;
+    tally_event();
     enqueue(hold, *found, std::move(wait));
     return cudaSuccess;
   });

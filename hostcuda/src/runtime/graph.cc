@@ -6,6 +6,7 @@
 
 #include "hostcuda/src/runtime/api.h"
 #include "hostcuda/src/runtime/capture.h"
+#include "hostcuda/src/runtime/tally.h"
 
 namespace hostcuda {
 
@@ -136,6 +137,13 @@ void launch(const std::shared_ptr<GraphExec>& exec, CUstream_st& stream) {
   item.work = new GraphLaunch(exec, stream.device);
   item.name = "a graph";
   race::release(item.work);
+  if (is_tallied()) {
+    Operation call;
+    call.name = "cudaGraphLaunch";
+    tally(call);
+    for (const Node& node : exec->graph->nodes)
+      if (node.work->operation() != nullptr) tally_in_graph(*node.work->operation());
+  }
   Hold hold;
   if (exec->last_launch != nullptr && (race::kDetected || !exec->last_launch->reached())) {
     Item wait;

@@ -56,7 +56,7 @@ size_t page_size() {
 // What lies between two allocations. As a rule nothing is added: the address sanitizer sees overruns. The
 // profile looks at addresses, and a little too far must not be another allocation.
 size_t gap() {
-  return config().profile.empty() ? 0 : kNearby;
+  return config().records() ? kNearby : 0;
 }
 
 bool may_touch(const Allocation& allocation, uint64_t mask) {

@@ -22,6 +22,7 @@
 namespace hostcuda {
 
 struct Capture;
+struct Operation;
 struct Device;
 struct SharedJob;
 
@@ -35,6 +36,8 @@ class Work {
   virtual void prepare() {}
   // The devices whose memory it needs beside its own device's and that one's peers (bit d: device d).
   virtual uint64_t memory_of() const { return 0; }
+  // What it is to a forecast; null for what takes a device no time.
+  virtual const Operation* operation() const { return nullptr; }
   // For a graph launch: the items to run in place of this one.
   virtual const std::vector<struct Item>* expand() { return nullptr; }
 };
