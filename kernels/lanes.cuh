@@ -155,9 +155,10 @@ struct LaneGroup<1> {
   // Exchanges the off-diagonal blocks of kBlock x kBlock values of two rows that are kBlock apart.
   template <int kBlock, int... kIndex>
   static void exchange(Lanes& a, Lanes& b, std::integer_sequence<int, kIndex...>) {
-    const Lanes upper =
-        __builtin_shufflevector(a, b, ((kIndex & kBlock) != 0 ? kVectorLanes + (kIndex ^ kBlock) : kIndex)...);
-    b = __builtin_shufflevector(a, b, ((kIndex & kBlock) != 0 ? kVectorLanes + kIndex : (kIndex ^ kBlock))...);
+    const Lanes upper = __builtin_shufflevector(
+        a, b, ((kIndex & kBlock) != 0 ? kVectorLanes + (kIndex ^ kBlock) : kIndex)...);
+    b = __builtin_shufflevector(a, b,
+                                ((kIndex & kBlock) != 0 ? kVectorLanes + kIndex : (kIndex ^ kBlock))...);
     a = upper;
   }
 

@@ -1,9 +1,9 @@
 #include "apps/common/progress_bar.h"
 
-#include <cmath>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <cmath>
 
 #include <algorithm>
 #include <cstdio>

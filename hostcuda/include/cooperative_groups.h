@@ -1,5 +1,5 @@
-// Cooperative groups: a block, tiles of a warp, the lanes that are together right now, a grid of a cooperative launch. Names
-// and meanings are CUDA's; a tile has 32 threads at most.
+// Cooperative groups: a block, tiles of a warp, the lanes that are together right now, a grid of a
+// cooperative launch. Names and meanings are CUDA's; a tile has 32 threads at most.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -127,8 +127,8 @@ class lane_group : public thread_group {
   }
   template <typename T>
   T shfl_up(T value, unsigned delta, const detail::Site& site = detail::Site::current()) const {
-    return detail::shuffle(mask_, value, lane_of(delta <= thread_rank() ? thread_rank() - delta : thread_rank()),
-                           site);
+    return detail::shuffle(mask_, value,
+                           lane_of(delta <= thread_rank() ? thread_rank() - delta : thread_rank()), site);
   }
   template <typename T>
   T shfl_xor(T value, unsigned lane_mask, const detail::Site& site = detail::Site::current()) const {
@@ -234,7 +234,8 @@ thread_block_tile<kSize, Parent> tiled_partition(const Parent& parent) {
   return thread_block_tile<kSize, Parent>(parent);
 }
 
-// Tiles of a size that is known as the program runs; of a coalesced group, so many of its lanes in their order.
+// Tiles of a size that is known as the program runs; of a coalesced group, so many of its lanes in their
+// order.
 inline thread_group tiled_partition(const thread_group& parent, unsigned size) {
   unsigned mask = detail::tile_lanes(size);
   if (parent.kind_ == thread_group::Kind::lanes) {

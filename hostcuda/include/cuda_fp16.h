@@ -1,5 +1,5 @@
-// Half precision on the CPU: the types `half` and `half2`, conversions and arithmetic, by the compiler's own 16-bit float.
-// Each operation rounds once, as on a GPU.
+// Half precision on the CPU: the types `half` and `half2`, conversions and arithmetic, by the compiler's own
+// 16-bit float. Each operation rounds once, as on a GPU.
 #pragma once
 
 #include <bit>
@@ -24,8 +24,8 @@ struct alignas(2) __half {
   __half& operator-=(__half other) { return *this = *this - other; }
   __half& operator*=(__half other) { return *this = *this * other; }
   __half& operator/=(__half other) { return *this = *this / other; }
-  // The float result of one operation on two halves, rounded once more, is the half result: float has more than twice the
-  // digits.
+  // The float result of one operation on two halves, rounded once more, is the half result: float has more
+  // than twice the digits.
   friend __half operator+(__half a, __half b) { return float(a) + float(b); }
   friend __half operator-(__half a, __half b) { return float(a) - float(b); }
   friend __half operator*(__half a, __half b) { return float(a) * float(b); }

@@ -60,29 +60,29 @@ cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, T* pointer, size_t byt
 template <typename T>
 cudaError_t cudaMemcpyToSymbol(T& symbol, const void* source, size_t bytes, size_t offset = 0,
                                cudaMemcpyKind kind = cudaMemcpyHostToDevice) {
-  return hostcudaMemcpyToSymbol(const_cast<std::remove_cv_t<T>*>(&symbol), sizeof symbol, source, bytes, offset, kind,
-                                nullptr, true);
+  return hostcudaMemcpyToSymbol(const_cast<std::remove_cv_t<T>*>(&symbol), sizeof symbol, source, bytes,
+                                offset, kind, nullptr, true);
 }
 
 template <typename T>
-cudaError_t cudaMemcpyToSymbolAsync(T& symbol, const void* source, size_t bytes, size_t offset, cudaMemcpyKind kind,
-                                    cudaStream_t stream = nullptr) {
-  return hostcudaMemcpyToSymbol(const_cast<std::remove_cv_t<T>*>(&symbol), sizeof symbol, source, bytes, offset, kind,
-                                stream, false);
+cudaError_t cudaMemcpyToSymbolAsync(T& symbol, const void* source, size_t bytes, size_t offset,
+                                    cudaMemcpyKind kind, cudaStream_t stream = nullptr) {
+  return hostcudaMemcpyToSymbol(const_cast<std::remove_cv_t<T>*>(&symbol), sizeof symbol, source, bytes,
+                                offset, kind, stream, false);
 }
 
 template <typename T>
 cudaError_t cudaMemcpyFromSymbol(void* destination, T& symbol, size_t bytes, size_t offset = 0,
                                  cudaMemcpyKind kind = cudaMemcpyDeviceToHost) {
-  return hostcudaMemcpyFromSymbol(destination, const_cast<std::remove_cv_t<T>*>(&symbol), sizeof symbol, bytes, offset,
-                                  kind, nullptr, true);
+  return hostcudaMemcpyFromSymbol(destination, const_cast<std::remove_cv_t<T>*>(&symbol), sizeof symbol,
+                                  bytes, offset, kind, nullptr, true);
 }
 
 template <typename T>
-cudaError_t cudaMemcpyFromSymbolAsync(void* destination, T& symbol, size_t bytes, size_t offset, cudaMemcpyKind kind,
-                                      cudaStream_t stream = nullptr) {
-  return hostcudaMemcpyFromSymbol(destination, const_cast<std::remove_cv_t<T>*>(&symbol), sizeof symbol, bytes, offset,
-                                  kind, stream, false);
+cudaError_t cudaMemcpyFromSymbolAsync(void* destination, T& symbol, size_t bytes, size_t offset,
+                                      cudaMemcpyKind kind, cudaStream_t stream = nullptr) {
+  return hostcudaMemcpyFromSymbol(destination, const_cast<std::remove_cv_t<T>*>(&symbol), sizeof symbol,
+                                  bytes, offset, kind, stream, false);
 }
 
 template <typename T>

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "driver_types.h"
+#include <driver_types.h>
 
 #define __CUDA_RUNTIME_API_H__  // as in vector_types.h
 #define CUDART_VERSION 13000
@@ -52,7 +52,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags = 0);
 cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned int* flags);
 cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device);
-cudaError_t cudaStreamSetAttribute(cudaStream_t stream, cudaStreamAttrID attribute, const cudaStreamAttrValue* value);
+cudaError_t cudaStreamSetAttribute(cudaStream_t stream, cudaStreamAttrID attribute,
+                                   const cudaStreamAttrValue* value);
 cudaError_t cudaCtxResetPersistingL2Cache(void);
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* argument);
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* argument,
@@ -91,9 +92,10 @@ cudaError_t cudaHostGetFlags(unsigned int* flags, void* host_pointer);
 cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned int flags);
 cudaError_t cudaHostUnregister(void* pointer);
 cudaError_t cudaMallocManaged(void** pointer, size_t bytes, unsigned int flags = cudaMemAttachGlobal);
-cudaError_t cudaMemPrefetchAsync(const void* pointer, size_t bytes, cudaMemLocation location, unsigned int flags,
-                                 cudaStream_t stream = nullptr);
-cudaError_t cudaMemAdvise(const void* pointer, size_t bytes, cudaMemoryAdvise advice, cudaMemLocation location);
+cudaError_t cudaMemPrefetchAsync(const void* pointer, size_t bytes, cudaMemLocation location,
+                                 unsigned int flags, cudaStream_t stream = nullptr);
+cudaError_t cudaMemAdvise(const void* pointer, size_t bytes, cudaMemoryAdvise advice,
+                          cudaMemLocation location);
 cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void* pointer, size_t bytes = 0,
                                      unsigned int flags = cudaMemAttachSingle);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
@@ -105,8 +107,9 @@ cudaError_t cudaMemcpyAsync(void* destination, const void* source, size_t bytes,
                             cudaStream_t stream = nullptr);
 cudaError_t cudaMemcpy2D(void* destination, size_t destination_pitch, const void* source, size_t source_pitch,
                          size_t width, size_t height, cudaMemcpyKind kind);
-cudaError_t cudaMemcpy2DAsync(void* destination, size_t destination_pitch, const void* source, size_t source_pitch,
-                              size_t width, size_t height, cudaMemcpyKind kind, cudaStream_t stream = nullptr);
+cudaError_t cudaMemcpy2DAsync(void* destination, size_t destination_pitch, const void* source,
+                              size_t source_pitch, size_t width, size_t height, cudaMemcpyKind kind,
+                              cudaStream_t stream = nullptr);
 cudaError_t cudaMemset2D(void* pointer, size_t pitch, int value, size_t width, size_t height);
 cudaError_t cudaMemset2DAsync(void* pointer, size_t pitch, int value, size_t width, size_t height,
                               cudaStream_t stream = nullptr);
@@ -115,12 +118,12 @@ cudaError_t cudaMemcpyPeer(void* destination, int destination_device, const void
 cudaError_t cudaMemcpyPeerAsync(void* destination, int destination_device, const void* source,
                                 int source_device, size_t bytes, cudaStream_t stream = nullptr);
 
-// Variables of the device (__device__, __constant__): `symbol` is the variable's address; cuda_runtime.h has the forms
-// that take the variable.
+// Variables of the device (__device__, __constant__): `symbol` is the variable's address; cuda_runtime.h has
+// the forms that take the variable.
 cudaError_t hostcudaMemcpyToSymbol(void* symbol, size_t size, const void* source, size_t bytes, size_t offset,
                                    cudaMemcpyKind kind, cudaStream_t stream, bool blocking);
-cudaError_t hostcudaMemcpyFromSymbol(void* destination, void* symbol, size_t size, size_t bytes, size_t offset,
-                                     cudaMemcpyKind kind, cudaStream_t stream, bool blocking);
+cudaError_t hostcudaMemcpyFromSymbol(void* destination, void* symbol, size_t size, size_t bytes,
+                                     size_t offset, cudaMemcpyKind kind, cudaStream_t stream, bool blocking);
 cudaError_t hostcudaGetSymbolAddress(void** address, void* symbol, size_t size);
 
 // Kernels by their address.

@@ -1,12 +1,12 @@
-// The types of the CUDA runtime API, as far as hostcuda covers it: error codes, flags, properties, handles. Names, values
-// and meanings are those of CUDA 13.
+// The types of the CUDA runtime API, as far as hostcuda covers it: error codes, flags, properties, handles.
+// Names, values and meanings are those of CUDA 13.
 #pragma once
 
 #define __DRIVER_TYPES_H__  // which common helper headers ask for
 
 #include <cstddef>
 
-#include "vector_types.h"
+#include <vector_types.h>
 
 typedef enum cudaError {
   cudaSuccess = 0,

@@ -1,5 +1,5 @@
-// CUDA's small vector types (dim3, uint3, float4, ...) with the alignment that nvcc gives them: that of the whole for two
-// and four elements, up to 16 bytes.
+// CUDA's small vector types (dim3, uint3, float4, ...) with the alignment that nvcc gives them: that of the
+// whole for two and four elements, up to 16 bytes.
 #pragma once
 
 #define __VECTOR_TYPES_H__  // NVIDIA's own header of this name, should it be here too, then holds nothing

@@ -12,18 +12,24 @@ struct Family {
 };
 
 constexpr const char* kTextures =
-    "textures, surfaces and CUDA arrays are not there: keep the data in cudaMalloc'ed memory and read it through a pointer";
-constexpr const char* kGraphics = "graphics interoperation is not there: copy the result to the host and draw it from there";
+    "textures, surfaces and CUDA arrays are not there: keep the data in cudaMalloc'ed memory and read it "
+    "through a pointer";
+constexpr const char* kGraphics =
+    "graphics interoperation is not there: copy the result to the host and draw it from there";
 constexpr const char* kDriver = "the driver API is not there: use the runtime API (cudaMalloc, <<<>>>)";
-constexpr const char* kRuntimeCompiler = "run-time compilation (NVRTC) is not there: compile the kernel with the program";
+constexpr const char* kRuntimeCompiler =
+    "run-time compilation (NVRTC) is not there: compile the kernel with the program";
 constexpr const char* kMatrixUnits =
     "tensor core fragments (wmma, mma) are not there: write the product with plain floats, or call cuBLAS";
-constexpr const char* kProcesses = "memory shared between processes (IPC) is not there: use several devices of one process";
+constexpr const char* kProcesses =
+    "memory shared between processes (IPC) is not there: use several devices of one process";
 
 constexpr const char* kThrust =
-    "Thrust, CUB and libcu++ are not there: write the loop as a kernel, use atomicAdd and cooperative_groups.h, or the "
+    "Thrust, CUB and libcu++ are not there: write the loop as a kernel, use atomicAdd and "
+    "cooperative_groups.h, or the "
     "standard library on the host";
-constexpr const char* kRandom = "cuRAND is not there: generate the numbers on the host, or with a generator of your own";
+constexpr const char* kRandom =
+    "cuRAND is not there: generate the numbers on the host, or with a generator of your own";
 constexpr const char* kLibraries =
     "not there: of NVIDIA's libraries there are cuBLAS and cuDNN alone, as far as Lockstep calls them";
 
@@ -33,11 +39,16 @@ struct Header {
 };
 
 constexpr Header kHeaders[] = {
-    {"thrust/", kThrust},      {"cub/", kThrust},          {"cuda/std/", kThrust},       {"cuda/barrier", kThrust},
-    {"cuda/pipeline", kThrust}, {"cuda/atomic", kThrust},  {"curand", kRandom},          {"cufft", kLibraries},
-    {"cusparse", kLibraries},  {"cusolver", kLibraries},   {"cublasLt.h", kLibraries},   {"nvml.h", kLibraries},
-    {"npp", kLibraries},       {"nvrtc.h", kRuntimeCompiler}, {"mma.h", kMatrixUnits},   {"cuda_gl_interop.h", kGraphics},
-    {"cudaEGL.h", kGraphics},  {"GL/", kGraphics},         {"EGL/", kGraphics},          {"vulkan/", kGraphics},
+    {"thrust/", kThrust},       {"cub/", kThrust},
+    {"cuda/std/", kThrust},     {"cuda/barrier", kThrust},
+    {"cuda/pipeline", kThrust}, {"cuda/atomic", kThrust},
+    {"curand", kRandom},        {"cufft", kLibraries},
+    {"cusparse", kLibraries},   {"cusolver", kLibraries},
+    {"cublasLt.h", kLibraries}, {"nvml.h", kLibraries},
+    {"npp", kLibraries},        {"nvrtc.h", kRuntimeCompiler},
+    {"mma.h", kMatrixUnits},    {"cuda_gl_interop.h", kGraphics},
+    {"cudaEGL.h", kGraphics},   {"GL/", kGraphics},
+    {"EGL/", kGraphics},        {"vulkan/", kGraphics},
 };
 
 constexpr Family kFamilies[] = {
@@ -74,7 +85,8 @@ constexpr Family kFamilies[] = {
     {"curand", false, kRandom},
     {"cusparse", false, kLibraries},
     {"cusolver", false, kLibraries},
-    {"cudaGraphConditional", false, "conditional graph nodes are not there: decide on the host which graph to launch"},
+    {"cudaGraphConditional", false,
+     "conditional graph nodes are not there: decide on the host which graph to launch"},
 };
 
 std::string quote(std::string_view name) {
@@ -88,10 +100,10 @@ std::string quote(std::string_view name) {
 std::string why_refused(std::string_view name, std::string_view after) {
   const std::string quoted = quote(name);
   if (name == "asm" || name == "__asm__" || name == "__asm")
-    return "`asm`: inline PTX is code for a GPU alone: write it in C++ (intrinsics like __shfl_sync are there)";
+    return "`asm`: inline PTX is code for a GPU alone: write it in C++ (intrinsics like __shfl_sync are "
+           "there)";
   if (name == "texture" && after == "<") return quoted + kTextures;
-  if ((name == "thrust" || name == "cub") && after == "::")
-    return quoted + kThrust;
+  if ((name == "thrust" || name == "cub") && after == "::") return quoted + kThrust;
   if (name == "wmma" && after == "::") return quoted + kMatrixUnits;
   for (const Family& family : kFamilies) {
     if (!name.starts_with(family.prefix)) continue;

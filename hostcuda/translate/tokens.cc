@@ -1,4 +1,5 @@
-// A loop over the text that knows where comments' absence ends: strings, raw strings, characters, numbers and markers.
+// A loop over the text that knows where comments' absence ends: strings, raw strings, characters, numbers and
+// markers.
 #include "hostcuda/translate/tokens.h"
 
 #include <algorithm>
@@ -96,7 +97,8 @@ class Cutter {
   void read_marker(std::string_view marker) {
     const size_t digit = marker.find_first_of("0123456789");
     const size_t quote = marker.find('"'), end = marker.rfind('"');
-    if (digit == std::string_view::npos || quote == std::string_view::npos || end == quote) return ++line_, void();
+    if (digit == std::string_view::npos || quote == std::string_view::npos || end == quote)
+      return ++line_, void();
     std::from_chars(marker.data() + digit, marker.data() + marker.size(), line_);
     file_ = file_of(std::string(marker.substr(quote + 1, end - quote - 1)));
     in_system_header_ = marker.find(" 3", end) != std::string_view::npos;

@@ -1,4 +1,5 @@
-// Preprocessed C++ cut into tokens: as much of the language as one must know to find `<<<` and not to look into a string.
+// Preprocessed C++ cut into tokens: as much of the language as one must know to find `<<<` and not to look
+// into a string.
 #pragma once
 
 #include <memory>

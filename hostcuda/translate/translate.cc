@@ -1,4 +1,5 @@
-// The rewriting: one walk over the tokens for each of the four forms, which note what goes before or after a token.
+// The rewriting: one walk over the tokens for each of the four forms, which note what goes before or after a
+// token.
 #include "hostcuda/translate/translate.h"
 
 #include <algorithm>
@@ -19,7 +20,11 @@ constexpr std::string_view kGlobal = "__hostcuda_global__", kShared = "__hostcud
 class Translator {
  public:
   explicit Translator(std::string_view text)
-      : source_(cut(text)), tokens_(source_.tokens), before_(tokens_.size()), after_(tokens_.size()), drop_(tokens_.size()) {}
+      : source_(cut(text)),
+        tokens_(source_.tokens),
+        before_(tokens_.size()),
+        after_(tokens_.size()),
+        drop_(tokens_.size()) {}
 
   std::string run() {
     refuse_headers();
@@ -129,9 +134,10 @@ class Translator {
       in_namespace_[i] = outside;
       if (is(i, "{")) {
         const size_t name = previous(i), keyword = name == kNone ? kNone : previous(name);
-        const bool is_namespace = (name != kNone && is(name, "namespace")) ||
-                                  (keyword != kNone && (is(keyword, "namespace") || is(keyword, "inline"))) ||
-                                  (keyword != kNone && is(keyword, "extern") && tokens_[name].kind == Kind::string);
+        const bool is_namespace =
+            (name != kNone && is(name, "namespace")) ||
+            (keyword != kNone && (is(keyword, "namespace") || is(keyword, "inline"))) ||
+            (keyword != kNone && is(keyword, "extern") && tokens_[name].kind == Kind::string);
         scopes.push_back(outside);
         outside = outside && (is_namespace || is_nested_namespace(i));
       }
@@ -193,8 +199,8 @@ class Translator {
       before_[kernel.close] += " }); ";
       // What is enqueued by address (cudaLaunchKernel, graphs) is found in a list.
       if (!kernel.is_template && definitions[kernel.name] == 1 && in_namespace_[kernel.open])
-        after_[kernel.close] += " static const ::hostcuda::plain::ListedKernel hostcuda_listed_" + kernel.name + "(&" +
-                                kernel.name + ");";
+        after_[kernel.close] += " static const ::hostcuda::plain::ListedKernel hostcuda_listed_" +
+                                kernel.name + "(&" + kernel.name + ");";
     }
   }
 
@@ -226,7 +232,8 @@ class Translator {
     return i != kNone && is_word(i) ? i : kNone;
   }
 
-  // extern __shared__ T name[]; becomes a pointer, __shared__ T name[n]; a variable of the thread that runs the block.
+  // extern __shared__ T name[]; becomes a pointer, __shared__ T name[n]; a variable of the thread that runs
+  // the block.
   void rewrite_shared(size_t i) {
     drop_[i] = true;
     size_t first = i, external = kNone;
@@ -260,15 +267,16 @@ class Translator {
     const size_t empty = closing(bracket);
     std::string type;
     for (size_t at = first; at < name; ++at)
-      if (at != i && at != external && !is(at, "static")) type += is_blank(at) ? " " : std::string(tokens_[at].text);
+      if (at != i && at != external && !is(at, "static"))
+        type += is_blank(at) ? " " : std::string(tokens_[at].text);
     const std::string rest = text(next(empty), end);  // more dimensions
     for (size_t at = first; at < end; ++at) drop_[at] = !is_blank(at) || drop_[at];
     const std::string variable(tokens_[name].text);
-    before_[first] += in_namespace_[i] ? "static const ::hostcuda::plain::DynamicShared<" + type + "> " + variable + "{}"
-                      : rest.empty()   ? type + "* " + variable + " = ::hostcuda::plain::DynamicShared<" + type + ">()"
-                                       : type + " (*" + variable + ")" + rest +
-                                           " = reinterpret_cast<" + type + " (*)" + rest +
-                                           ">(::hostcuda::plain::DynamicShared<" + type + ">().data())";
+    before_[first] +=
+        in_namespace_[i] ? "static const ::hostcuda::plain::DynamicShared<" + type + "> " + variable + "{}"
+        : rest.empty()   ? type + "* " + variable + " = ::hostcuda::plain::DynamicShared<" + type + ">()"
+                         : type + " (*" + variable + ")" + rest + " = reinterpret_cast<" + type + " (*)" +
+                             rest + ">(::hostcuda::plain::DynamicShared<" + type + ">().data())";
   }
 
   // Where the name, or the expression in brackets, begins that ends at token i.
@@ -284,7 +292,8 @@ class Translator {
         const size_t open = opening(i);
         if (open == kNone) return kNone;
         const size_t callee = previous(open);
-        const bool called = callee != kNone && (is_word(callee) || is(callee, ">") || is(callee, ")") || is(callee, "]")) &&
+        const bool called = callee != kNone &&
+                            (is_word(callee) || is(callee, ">") || is(callee, ")") || is(callee, "]")) &&
                             !is(callee, "return");
         if (!called) return open;
         i = callee;
@@ -295,13 +304,14 @@ class Translator {
       const size_t link = previous(i);
       if (link == kNone || !(is(link, "::") || is(link, ".") || is(link, "->"))) return i;
       const size_t owner = previous(link);
-      if (is(link, "::") && (owner == kNone || !(is_word(owner) || is(owner, ">")) || is(owner, "return"))) return link;
+      if (is(link, "::") && (owner == kNone || !(is_word(owner) || is(owner, ">")) || is(owner, "return")))
+        return link;
       i = owner;
     }
   }
 
-  // The first of the three `>` that end the configuration begun at token i: followed by `(`, at no depth of brackets, and
-  // if possible where the angle brackets of template arguments in between are even.
+  // The first of the three `>` that end the configuration begun at token i: followed by `(`, at no depth of
+  // brackets, and if possible where the angle brackets of template arguments in between are even.
   size_t configuration_end(size_t i) const {
     size_t first_found = kNone;
     int angles = 0;
@@ -328,10 +338,13 @@ class Translator {
     const size_t begin = expression_begin(previous(i)), end = configuration_end(i);
     const size_t arguments = end == kNone ? kNone : next(end + 2);
     const size_t close = arguments == kNone ? kNone : closing(arguments);
-    if (begin == kNone || close == kNone) return refuse(i, "a launch `<<<` that is none: kernel<<<grid, block>>>(arguments)");
-    const std::string name(tokens_[std::max(begin, kernel_name(previous(i)) == kNone ? begin : kernel_name(previous(i)))].text);
+    if (begin == kNone || close == kNone)
+      return refuse(i, "a launch `<<<` that is none: kernel<<<grid, block>>>(arguments)");
+    const std::string name(
+        tokens_[std::max(begin, kernel_name(previous(i)) == kNone ? begin : kernel_name(previous(i)))].text);
     before_[begin] += "(::hostcuda::plain::configure({\"" + escaped(source_.files[tokens_[i].file]) + "\", " +
-                      std::to_string(tokens_[i].line) + ", \"" + escaped(name) + "\"}, " + text(i + 3, end) + "), ";
+                      std::to_string(tokens_[i].line) + ", \"" + escaped(name) + "\"}, " + text(i + 3, end) +
+                      "), ";
     for (size_t at = i; at < arguments; ++at) drop_[at] = !is_blank(at);
     after_[close] += ")";
   }

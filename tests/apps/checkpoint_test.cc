@@ -288,7 +288,7 @@ TEST_F(Checkpoints, KnowEveryOptionThatMakesTheRun) {
   const std::set<std::string> free{"--help",   "--version",        "--devices",          "--allreduce",
                                    "--math",   "--check-lockstep", "--data-dir",         "--json",
                                    "--quiet",  "--checkpoint",     "--checkpoint-every", "--checkpoint-keep",
-                                   "--resume", "--paths", "--forecast", "--forecast-json",
+                                   "--resume", "--paths",          "--forecast",         "--forecast-json",
                                    "--epochs",   // matters with --schedule cosine alone
                                    "--model",    // in the checkpoint's description of the model
                                    "--recipe"};  // sets others

@@ -1,4 +1,5 @@
-// Functions of device code: votes, matches, reductions of a warp, atomics with scopes, vectors, rounding, half precision.
+// Functions of device code: votes, matches, reductions of a warp, atomics with scopes, vectors, rounding,
+// half precision.
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
@@ -78,7 +79,8 @@ int main() {
   CHECK_CUDA(cudaMemcpy(four, v, sizeof four, cudaMemcpyDeviceToHost));
   CHECK(four[1].x == 8 && four[1].y == 7 && four[1].z == 7 && four[1].w == 7);
 
-  // Between the two bounds lies the exact value, and they are neighbours (of one operation) or a few steps apart.
+  // Between the two bounds lies the exact value, and they are neighbours (of one operation) or a few steps
+  // apart.
   constexpr int n = 200;
   static float in[n], down[3 * n], up[3 * n];
   unsigned state = 1;
@@ -98,7 +100,8 @@ int main() {
     const double quotient = double(in[i]) / in[i + 1];
     CHECK(down[n + i] <= quotient && quotient <= up[n + i] && nextafterf(down[n + i], INFINITY) >= up[n + i]);
     const double root = sqrt(fabs(double(in[i])));
-    CHECK(down[2 * n + i] <= root && root <= up[2 * n + i] && nextafterf(down[2 * n + i], INFINITY) >= up[2 * n + i]);
+    CHECK(down[2 * n + i] <= root && root <= up[2 * n + i] &&
+          nextafterf(down[2 * n + i], INFINITY) >= up[2 * n + i]);
   }
 
   half2 *h, pairs[32];

@@ -1,4 +1,5 @@
-// Cooperative groups: blocks, tiles, lanes that are together, partitions, reductions, scans, and a grid's barrier.
+// Cooperative groups: blocks, tiles, lanes that are together, partitions, reductions, scans, and a grid's
+// barrier.
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 #include <cooperative_groups/scan.h>
@@ -64,7 +65,8 @@ int main() {
   for (int** pointer : {&a, &b, &c, &d}) CHECK_CUDA(cudaMalloc(pointer, 64 * sizeof(int)));
   const auto fetch = [&] {
     int i = 0;
-    for (int* pointer : {a, b, c, d}) CHECK_CUDA(cudaMemcpy(host[i++], pointer, 64 * sizeof(int), cudaMemcpyDeviceToHost));
+    for (int* pointer : {a, b, c, d})
+      CHECK_CUDA(cudaMemcpy(host[i++], pointer, 64 * sizeof(int), cudaMemcpyDeviceToHost));
   };
   tiles<<<1, 64>>>(a, b, c, reinterpret_cast<unsigned*>(d));
   fetch();

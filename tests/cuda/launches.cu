@@ -21,8 +21,12 @@ __global__ void number(int* x) {
   x[block * (blockDim.x * blockDim.y * blockDim.z) + thread] = block * 1000 + thread;
 }
 
-__global__ void overloaded(int* x) { *x = 1; }
-__global__ void overloaded(float* x) { *x = 2; }
+__global__ void overloaded(int* x) {
+  *x = 1;
+}
+__global__ void overloaded(float* x) {
+  *x = 2;
+}
 
 struct Parameters {
   int values[16];
@@ -48,7 +52,9 @@ struct Square {
 };
 
 namespace inner {
-__global__ void add(int* x, int amount = 5) { atomicAdd(x, amount); }
+__global__ void add(int* x, int amount = 5) {
+  atomicAdd(x, amount);
+}
 }  // namespace inner
 
 #define LAUNCH(kernel, ...) kernel<<<1, 32>>>(__VA_ARGS__)

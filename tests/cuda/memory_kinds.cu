@@ -84,12 +84,15 @@ int main() {
   CHECK(pitch >= 10 * sizeof(float) && pitch % 256 == 0);
   number_rows<<<3, 10>>>(rows, pitch);
   float packed[3][10];
-  CHECK_CUDA(cudaMemcpy2D(packed, sizeof packed[0], rows, pitch, sizeof packed[0], 3, cudaMemcpyDeviceToHost));
+  CHECK_CUDA(
+      cudaMemcpy2D(packed, sizeof packed[0], rows, pitch, sizeof packed[0], 3, cudaMemcpyDeviceToHost));
   for (int i = 0; i < 30; ++i) CHECK(packed[i / 10][i % 10] == i / 10 * 100 + i % 10);
-  CHECK(cudaMemcpy2D(packed, 8, rows, pitch, sizeof packed[0], 3, cudaMemcpyDeviceToHost) == cudaErrorInvalidPitchValue);
+  CHECK(cudaMemcpy2D(packed, 8, rows, pitch, sizeof packed[0], 3, cudaMemcpyDeviceToHost) ==
+        cudaErrorInvalidPitchValue);
   (void)cudaGetLastError();
   CHECK_CUDA(cudaMemset2D(rows, pitch, 0, sizeof packed[0], 2));
-  CHECK_CUDA(cudaMemcpy2D(packed, sizeof packed[0], rows, pitch, sizeof packed[0], 3, cudaMemcpyDeviceToHost));
+  CHECK_CUDA(
+      cudaMemcpy2D(packed, sizeof packed[0], rows, pitch, sizeof packed[0], 3, cudaMemcpyDeviceToHost));
   CHECK(packed[1][9] == 0 && packed[2][9] == 209);
 
   // A pool.

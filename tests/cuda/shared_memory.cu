@@ -79,7 +79,8 @@ int main() {
   int result = 0;
   CHECK_CUDA(cudaMemcpy(&result, total, sizeof result, cudaMemcpyDeviceToHost));
   CHECK(result == (kBytes / 4 - 1) * (kBytes / 8));
-  CHECK(cudaFuncSetAttribute(sum, cudaFuncAttributeMaxDynamicSharedMemorySize, 1 << 20) == cudaErrorInvalidValue);
+  CHECK(cudaFuncSetAttribute(sum, cudaFuncAttributeMaxDynamicSharedMemorySize, 1 << 20) ==
+        cudaErrorInvalidValue);
   (void)cudaGetLastError();
   return failures() > 0;
 }

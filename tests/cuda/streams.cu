@@ -1,4 +1,5 @@
-// Streams with priorities, callbacks, a stream for each thread, and two devices with peer copies where there are two.
+// Streams with priorities, callbacks, a stream for each thread, and two devices with peer copies where there
+// are two.
 #include <cuda_runtime.h>
 
 #include <atomic>
@@ -6,7 +7,9 @@
 
 #include "check.h"
 
-__global__ void add(int* x, int amount) { x[threadIdx.x] += amount; }
+__global__ void add(int* x, int amount) {
+  x[threadIdx.x] += amount;
+}
 
 static std::atomic<int> called{0};
 

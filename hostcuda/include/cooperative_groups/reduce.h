@@ -34,7 +34,8 @@ template <typename T, typename Operation>
 T reduce(const lane_group& group, const T& value, Operation operation,
          const detail::Site& site = detail::Site::current()) {
   T result = group.shfl(value, 0, site);
-  for (unsigned rank = 1; rank < group.size(); ++rank) result = operation(result, group.shfl(value, rank, site));
+  for (unsigned rank = 1; rank < group.size(); ++rank)
+    result = operation(result, group.shfl(value, rank, site));
   return result;
 }
 

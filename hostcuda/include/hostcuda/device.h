@@ -9,10 +9,10 @@
 #include <source_location>
 #include <type_traits>
 
+#include <vector_functions.h>
 #include "hostcuda/device_atomics.h"
 #include "hostcuda/device_math.h"
 #include "hostcuda/device_rounding.h"
-#include "vector_functions.h"
 
 #ifdef HOSTCUDA_TRANSLATE  // an ordinary CUDA program: what is left for hostcuda/translate to rewrite
 #define __global__ __hostcuda_global__
@@ -201,12 +201,12 @@ inline T reduce_lanes(unsigned mask, T value, Combine combine, const Site& site)
 
 }  // namespace hostcuda::detail
 
-#define HOSTCUDA_REDUCE(name, expression)                                                                    \
-  template <typename T>                                                                                      \
-    requires(std::is_same_v<T, int> || std::is_same_v<T, unsigned>)                                          \
-  inline T name(unsigned mask, T value,                                                                      \
-                const hostcuda::detail::Site& site = hostcuda::detail::Site::current()) {                    \
-    return hostcuda::detail::reduce_lanes(mask, value, [](T a, T b) { return expression; }, site);           \
+#define HOSTCUDA_REDUCE(name, expression)                                                          \
+  template <typename T>                                                                            \
+    requires(std::is_same_v<T, int> || std::is_same_v<T, unsigned>)                                \
+  inline T name(unsigned mask, T value,                                                            \
+                const hostcuda::detail::Site& site = hostcuda::detail::Site::current()) {          \
+    return hostcuda::detail::reduce_lanes(mask, value, [](T a, T b) { return expression; }, site); \
   }
 
 HOSTCUDA_REDUCE(__reduce_add_sync, a + b)

@@ -88,14 +88,14 @@ inline unsigned atomicDec(unsigned* address, unsigned limit) {
 }
 
 // Atomic for the block, or for host and all devices: on a CPU there is one kind.
-#define HOSTCUDA_SCOPED(name)                                                     \
-  template <typename T, typename... Values>                                       \
-  inline auto name##_block(T* address, Values... values) {                        \
-    return name(address, values...);                                              \
-  }                                                                               \
-  template <typename T, typename... Values>                                       \
-  inline auto name##_system(T* address, Values... values) {                       \
-    return name(address, values...);                                              \
+#define HOSTCUDA_SCOPED(name)                               \
+  template <typename T, typename... Values>                 \
+  inline auto name##_block(T* address, Values... values) {  \
+    return name(address, values...);                        \
+  }                                                         \
+  template <typename T, typename... Values>                 \
+  inline auto name##_system(T* address, Values... values) { \
+    return name(address, values...);                        \
   }
 
 HOSTCUDA_SCOPED(atomicAdd)

@@ -240,7 +240,8 @@ inline unsigned __sad(int a, int b, unsigned c) {
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
   const uint64_t bytes = static_cast<uint64_t>(y) << 32 | x;
   unsigned result = 0;
-  for (int i = 0; i < 4; ++i) result |= static_cast<unsigned>(bytes >> (selector >> (4 * i) & 7) * 8 & 0xff) << (8 * i);
+  for (int i = 0; i < 4; ++i)
+    result |= static_cast<unsigned>(bytes >> (selector >> (4 * i) & 7) * 8 & 0xff) << (8 * i);
   return result;
 }
 inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {

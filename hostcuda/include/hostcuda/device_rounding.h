@@ -1,6 +1,6 @@
-// Arithmetic that rounds down, up or toward zero. The nearest result and the sign of what is missing to the exact one (which
-// an addition's error term or a fused multiply-add gives exactly) tell whether the neighbour is wanted.
-// Source of the error term: D. Knuth, The Art of Computer Programming, volume 2, 4.2.2 (two-sum).
+// Arithmetic that rounds down, up or toward zero. The nearest result and the sign of what is missing to the
+// exact one (which an addition's error term or a fused multiply-add gives exactly) tell whether the neighbour
+// is wanted. Source of the error term: D. Knuth, The Art of Computer Programming, volume 2, 4.2.2 (two-sum).
 #pragma once
 
 #include <cmath>

@@ -25,9 +25,9 @@ struct KernelLaunch {
   dim3 block;
   size_t shared_bytes;  // dynamic shared memory a block
   std::function<void()> thread;
-  const char* name = nullptr;         // of the kernel, where its address does not tell
-  size_t shared_limit = 48 << 10;     // bytes of dynamic shared memory that it may ask for
-  bool cooperative = false;           // its blocks run at the same time and may wait for each other
+  const char* name = nullptr;      // of the kernel, where its address does not tell
+  size_t shared_limit = 48 << 10;  // bytes of dynamic shared memory that it may ask for
+  bool cooperative = false;        // its blocks run at the same time and may wait for each other
 };
 
 // Checks CUDA's limits (1024 threads per block, 48 KB shared, grid and block not empty), then enqueues on

@@ -1,5 +1,6 @@
-// What an ordinary CUDA program is made of once `translate` has rewritten it (hostcuda/translate/translate.h): launches
-// with `<<<>>>`, kernels as host functions, dynamic shared memory. Programs that are written for hostcuda do not need it.
+// What an ordinary CUDA program is made of once `translate` has rewritten it
+// (hostcuda/translate/translate.h): launches with `<<<>>>`, kernels as host functions, dynamic shared memory.
+// Programs that are written for hostcuda do not need it.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -83,8 +84,8 @@ struct ListedKernel {
   }
 };
 
-// Which kernel it is that has this address; null for none on the list. Calls it with parameters of no value, which it
-// only passes on.
+// Which kernel it is that has this address; null for none on the list. Calls it with parameters of no value,
+// which it only passes on.
 Kernel* describe(const void* address);
 
 // extern __shared__ T name[], where it is declared: converts to its first element's address.
@@ -100,14 +101,16 @@ class DynamicShared {
 template <typename... Parameters>
 cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
                              size_t shared_bytes = 0, cudaStream_t stream = nullptr) {
-  return cudaLaunchKernel(hostcuda::plain::kernel_address(kernel), grid, block, arguments, shared_bytes, stream);
+  return cudaLaunchKernel(hostcuda::plain::kernel_address(kernel), grid, block, arguments, shared_bytes,
+                          stream);
 }
 
 template <typename... Parameters>
-cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
-                                        size_t shared_bytes = 0, cudaStream_t stream = nullptr) {
-  return cudaLaunchCooperativeKernel(hostcuda::plain::kernel_address(kernel), grid, block, arguments, shared_bytes,
-                                     stream);
+cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(Parameters...), dim3 grid, dim3 block,
+                                        void** arguments, size_t shared_bytes = 0,
+                                        cudaStream_t stream = nullptr) {
+  return cudaLaunchCooperativeKernel(hostcuda::plain::kernel_address(kernel), grid, block, arguments,
+                                     shared_bytes, stream);
 }
 
 template <typename... Parameters>
@@ -121,10 +124,10 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*kernel)
 }
 
 template <typename... Parameters>
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void (*kernel)(Parameters...), int block_size,
-                                                          size_t shared_bytes) {
-  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, hostcuda::plain::kernel_address(kernel), block_size,
-                                                       shared_bytes);
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void (*kernel)(Parameters...),
+                                                          int block_size, size_t shared_bytes) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, hostcuda::plain::kernel_address(kernel),
+                                                       block_size, shared_bytes);
 }
 
 template <typename... Parameters>
@@ -132,8 +135,8 @@ cudaError_t cudaFuncSetCacheConfig(void (*kernel)(Parameters...), cudaFuncCache 
   return cudaFuncSetCacheConfig(hostcuda::plain::kernel_address(kernel), preference);
 }
 
-// The largest block fills a multiprocessor as well as any other; `shared_bytes_of` gives the dynamic shared memory of a
-// block by its size.
+// The largest block fills a multiprocessor as well as any other; `shared_bytes_of` gives the dynamic shared
+// memory of a block by its size.
 template <typename Kernel, typename SharedBytes>
 cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int* grid, int* block, Kernel kernel,
                                                            SharedBytes shared_bytes_of, int limit = 0) {

@@ -76,8 +76,8 @@ class Block {
   };
 
   struct Warp {
-    unsigned live;     // lanes that exist and have not exited
-    unsigned waiting;  // lanes that wait in a warp operation
+    unsigned live;        // lanes that exist and have not exited
+    unsigned waiting;     // lanes that wait in a warp operation
     unsigned converging;  // lanes that wait for the others to come or to be unable to
   };
 

@@ -1,5 +1,5 @@
-// Cooperative launches: all blocks of a grid at the same time, each on a thread of its own, so that each has its own shared
-// memory and a grid's barrier may hold it.
+// Cooperative launches: all blocks of a grid at the same time, each on a thread of its own, so that each has
+// its own shared memory and a grid's barrier may hold it.
 #include <atomic>
 #include <condition_variable>
 #include <mutex>

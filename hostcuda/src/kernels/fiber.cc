@@ -46,7 +46,8 @@ Fiber::Fiber(void (*body)(void*), void* argument) : body_(body), argument_(argum
   mprotect(mapping_, guard_bytes(), PROT_NONE);
   stack_bottom_ = mapping_ + guard_bytes();
   stack_bytes_ = kStackBytes;
-  // The stacks of a block's threads begin at different places of their pages: a cache keeps few lines of one place.
+  // The stacks of a block's threads begin at different places of their pages: a cache keeps few lines of one
+  // place.
   static std::atomic<size_t> made{0};
   colour_ = made.fetch_add(1, std::memory_order_relaxed) % kColours * kColourBytes;
   restart();

@@ -83,7 +83,7 @@ class Fiber {
   std::byte* mapping_ = nullptr;  // the guard page and the stack above it
   const void* stack_bottom_ = nullptr;
   size_t stack_bytes_ = 0;
-  size_t colour_ = 0;  // bytes at the top that stay unused
+  size_t colour_ = 0;                // bytes at the top that stay unused
   void* fake_stack_ = nullptr;       // the address sanitizer's
   void* sanitizer_fiber_ = nullptr;  // the thread sanitizer's
 };

@@ -1,5 +1,5 @@
-// The launches of ordinary CUDA programs: a configuration waits for the call of the kernel's host function, which then
-// enqueues the kernel's body. Also what CUDA asks about a kernel by its address.
+// The launches of ordinary CUDA programs: a configuration waits for the call of the kernel's host function,
+// which then enqueues the kernel's body. Also what CUDA asks about a kernel by its address.
 #include <hostcuda/plain.h>
 
 #include <cxxabi.h>
@@ -44,8 +44,8 @@ void configure(const Configuration& configuration) {
 // void scale<int, 3>(int*, int)::{lambda()#1}
 std::string name_of_kernel(const std::type_info& body, const char* plain_name) {
   int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> demangled(abi::__cxa_demangle(body.name(), nullptr, nullptr, &status),
-                                                         std::free);
+  const std::unique_ptr<char, void (*)(void*)> demangled(
+      abi::__cxa_demangle(body.name(), nullptr, nullptr, &status), std::free);
   if (status != 0) return plain_name;
   const std::string text = demangled.get();
   const size_t end = text.rfind("::{lambda");
@@ -57,7 +57,8 @@ void launch(Kernel& kernel, std::function<void()> thread) {
     throw std::runtime_error("launches kernel " + kernel.name +
                              " from device code: dynamic parallelism is not there, launch it from the host");
   if (!waiting) {
-    std::fprintf(stderr, "hostcuda: kernel %s was called as a function: launch it with %s<<<grid, block>>>(...)\n",
+    std::fprintf(stderr,
+                 "hostcuda: kernel %s was called as a function: launch it with %s<<<grid, block>>>(...)\n",
                  kernel.name.c_str(), kernel.name.c_str());
     launched = device_call([] { return cudaErrorInvalidDeviceFunction; });
     return;
@@ -120,7 +121,8 @@ int resident_blocks(int block_size, size_t shared_bytes) {
   cudaDeviceProp properties{};
   cudaGetDeviceProperties(&properties, this_thread().device);
   const int warps = (block_size + 31) / 32;
-  int blocks = std::min(properties.maxBlocksPerMultiProcessor, properties.maxThreadsPerMultiProcessor / 32 / warps);
+  int blocks =
+      std::min(properties.maxBlocksPerMultiProcessor, properties.maxThreadsPerMultiProcessor / 32 / warps);
   if (shared_bytes > 0)
     blocks = std::min(blocks, static_cast<int>(properties.sharedMemPerMultiprocessor / shared_bytes));
   return blocks;
@@ -140,7 +142,8 @@ void __trap() {
 
 extern "C" {
 
-// What assert() of an ordinary CUDA program calls (hostcuda/compile). In a kernel it ends that, with CUDA's message.
+// What assert() of an ordinary CUDA program calls (hostcuda/compile). In a kernel it ends that, with CUDA's
+// message.
 [[noreturn]] void hostcuda_assert_fail(const char* assertion, const char* file, unsigned line,
                                        const char* function) noexcept {
   Block* const block = running_block();
@@ -149,16 +152,22 @@ extern "C" {
     std::abort();
   }
   const uint3& thread = block->thread_index();
-  std::fprintf(stderr, "%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n", file, line,
-               block->launch().name, blockIdx.x, blockIdx.y, blockIdx.z, thread.x, thread.y, thread.z, assertion);
+  std::fprintf(stderr, "%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n", file,
+               line, block->launch().name, blockIdx.x, blockIdx.y, blockIdx.z, thread.x, thread.y, thread.z,
+               assertion);
   block->leave(cudaErrorAssert);
 }
 
 cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
                              cudaStream_t stream) {
   return plain::launch_at(kernel,
-                          {Configuration::Purpose::launch, {"cudaLaunchKernel", 0, "cudaLaunchKernel"}, grid, block,
-                           shared_bytes, stream, false},
+                          {Configuration::Purpose::launch,
+                           {"cudaLaunchKernel", 0, "cudaLaunchKernel"},
+                           grid,
+                           block,
+                           shared_bytes,
+                           stream,
+                           false},
                           arguments);
 }
 
@@ -170,12 +179,17 @@ cudaError_t cudaLaunchCooperativeKernel(const void* kernel, dim3 grid, dim3 bloc
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;
   const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
   if (threads >= 1 && threads <= 1024 &&
-      blocks > static_cast<uint64_t>(processors * plain::resident_blocks(static_cast<int>(threads), shared_bytes)))
+      blocks >
+          static_cast<uint64_t>(processors * plain::resident_blocks(static_cast<int>(threads), shared_bytes)))
     return device_call([] { return cudaErrorCooperativeLaunchTooLarge; });
   return plain::launch_at(kernel,
                           {Configuration::Purpose::launch,
                            {"cudaLaunchCooperativeKernel", 0, "cudaLaunchCooperativeKernel"},
-                           grid, block, shared_bytes, stream, true},
+                           grid,
+                           block,
+                           shared_bytes,
+                           stream,
+                           true},
                           arguments);
 }
 

@@ -95,8 +95,8 @@ bool Block::complete_warp(int warp_index, unsigned mask) {
   return true;
 }
 
-// The lanes that are at one place together are those that come there before all others of the warp have ended or wait for
-// something else.
+// The lanes that are at one place together are those that come there before all others of the warp have ended
+// or wait for something else.
 unsigned Block::converge(const detail::Site& site) {
   Thread& self = threads_[current_];
   self.wait = Wait::convergence;
@@ -106,7 +106,8 @@ unsigned Block::converge(const detail::Site& site) {
   return self.mask;
 }
 
-// To be called when a thread of the warp has stopped: if none can run, those that wait at one place go on together.
+// To be called when a thread of the warp has stopped: if none can run, those that wait at one place go on
+// together.
 void Block::complete_convergence(int warp_index) {
   Warp& warp = warps_[warp_index];
   if (warp.converging == 0) return;

@@ -15,8 +15,9 @@ cudaError_t for_each_row(size_t width, size_t height, size_t pitch, size_t other
 
 extern "C" {
 
-cudaError_t cudaMemcpy2DAsync(void* destination, size_t destination_pitch, const void* source, size_t source_pitch,
-                              size_t width, size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+cudaError_t cudaMemcpy2DAsync(void* destination, size_t destination_pitch, const void* source,
+                              size_t source_pitch, size_t width, size_t height, cudaMemcpyKind kind,
+                              cudaStream_t stream) {
   return for_each_row(width, height, destination_pitch, source_pitch, [&](size_t row) {
     return cudaMemcpyAsync(static_cast<char*>(destination) + row * destination_pitch,
                            static_cast<const char*>(source) + row * source_pitch, width, kind, stream);

@@ -1,5 +1,5 @@
-// Settings of a device that a CPU has no use for: accepted where CUDA accepts them, and remembered where they can be asked
-// for.
+// Settings of a device that a CPU has no use for: accepted where CUDA accepts them, and remembered where they
+// can be asked for.
 #include <array>
 #include <atomic>
 #include <cstdio>
@@ -45,7 +45,8 @@ cudaError_t cudaDeviceSetLimit(cudaLimit limit, size_t value) {
 
 cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit limit) {
   return plain_call([&] {
-    if (value == nullptr || limit < 0 || static_cast<size_t>(limit) >= limits.size()) return cudaErrorInvalidValue;
+    if (value == nullptr || limit < 0 || static_cast<size_t>(limit) >= limits.size())
+      return cudaErrorInvalidValue;
     *value = limits[limit];
     return cudaSuccess;
   });

@@ -1,5 +1,6 @@
-// Memory that host and devices share: managed, registered, mapped, and the variables of a program that device code uses.
-// On a CPU all of it is ordinary memory that everybody can reach, so what is left is to keep the books.
+// Memory that host and devices share: managed, registered, mapped, and the variables of a program that device
+// code uses. On a CPU all of it is ordinary memory that everybody can reach, so what is left is to keep the
+// books.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -18,8 +19,8 @@ bool is_live(const void* pointer) {
   return describe_address(pointer).state == AddressInfo::State::live;
 }
 
-// A variable becomes known with its first use. There is one for all devices, where CUDA has one per device: two devices
-// that write different values into it would not be what the program means.
+// A variable becomes known with its first use. There is one for all devices, where CUDA has one per device:
+// two devices that write different values into it would not be what the program means.
 class Variables {
  public:
   cudaError_t adopt(void* variable, size_t size) {
@@ -36,7 +37,8 @@ class Variables {
     if (writer >= 0 && writer != device && !warned_) {
       warned_ = true;
       std::fprintf(stderr,
-                   "hostcuda: warning: devices %d and %d both write a __device__ or __constant__ variable: here it is one "
+                   "hostcuda: warning: devices %d and %d both write a __device__ or __constant__ variable: "
+                   "here it is one "
                    "for all devices, on a GPU each device has its own\n",
                    writer, device);
     }
@@ -60,8 +62,8 @@ cudaError_t find_variable(void* symbol, size_t size, size_t bytes, size_t offset
   return variables().adopt(symbol, size);
 }
 
-cudaError_t copy(void* destination, const void* source, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream,
-                 bool blocking) {
+cudaError_t copy(void* destination, const void* source, size_t bytes, cudaMemcpyKind kind,
+                 cudaStream_t stream, bool blocking) {
   return blocking ? cudaMemcpy(destination, source, bytes, kind)
                   : cudaMemcpyAsync(destination, source, bytes, kind, stream);
 }
@@ -146,16 +148,19 @@ cudaError_t cudaMemPrefetchAsync(const void* pointer, size_t bytes, cudaMemLocat
 cudaError_t cudaMemAdvise(const void* pointer, size_t bytes, cudaMemoryAdvise advice, cudaMemLocation) {
   return device_call([&] {
     const bool known = advice >= cudaMemAdviseSetReadMostly && advice <= cudaMemAdviseUnsetAccessedBy;
-    return known && bytes > 0 && describe_address(pointer).kind == MemoryKind::managed ? cudaSuccess
-                                                                                       : cudaErrorInvalidValue;
+    return known && bytes > 0 && describe_address(pointer).kind == MemoryKind::managed
+               ? cudaSuccess
+               : cudaErrorInvalidValue;
   });
 }
 
 cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void* pointer, size_t, unsigned flags) {
   return device_call([&] {
     if (find_stream(stream) == nullptr) return cudaErrorInvalidResourceHandle;
-    const bool known = flags == cudaMemAttachGlobal || flags == cudaMemAttachHost || flags == cudaMemAttachSingle;
-    return known && describe_address(pointer).kind == MemoryKind::managed ? cudaSuccess : cudaErrorInvalidValue;
+    const bool known =
+        flags == cudaMemAttachGlobal || flags == cudaMemAttachHost || flags == cudaMemAttachSingle;
+    return known && describe_address(pointer).kind == MemoryKind::managed ? cudaSuccess
+                                                                          : cudaErrorInvalidValue;
   });
 }
 
@@ -167,8 +172,8 @@ cudaError_t hostcudaMemcpyToSymbol(void* symbol, size_t size, const void* source
   return copy(static_cast<char*>(symbol) + offset, source, bytes, kind, stream, blocking);
 }
 
-cudaError_t hostcudaMemcpyFromSymbol(void* destination, void* symbol, size_t size, size_t bytes, size_t offset,
-                                     cudaMemcpyKind kind, cudaStream_t stream, bool blocking) {
+cudaError_t hostcudaMemcpyFromSymbol(void* destination, void* symbol, size_t size, size_t bytes,
+                                     size_t offset, cudaMemcpyKind kind, cudaStream_t stream, bool blocking) {
   const cudaError_t error = device_call([&] { return find_variable(symbol, size, bytes, offset); });
   if (error != cudaSuccess) return error;
   return copy(destination, static_cast<char*>(symbol) + offset, bytes, kind, stream, blocking);

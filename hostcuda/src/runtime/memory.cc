@@ -186,7 +186,8 @@ AddressInfo describe_address(const void* address) noexcept {
   const std::lock_guard hold(all.lock, std::adopt_lock);
   const uintptr_t at = reinterpret_cast<uintptr_t>(address);
   const auto described = [](uintptr_t base, const Allocation& allocation, AddressInfo::State state) {
-    return AddressInfo{state, allocation.device, allocation.kind, reinterpret_cast<const void*>(base), allocation.size};
+    return AddressInfo{state, allocation.device, allocation.kind, reinterpret_cast<const void*>(base),
+                       allocation.size};
   };
   auto after = all.allocations.upper_bound(at);
   if (after != all.allocations.begin()) {

@@ -42,9 +42,11 @@ AddressInfo nearest_allocation(const void* address);
 
 // At least 256-byte aligned; in checked mode as its size is, up to a page. cudaErrorMemoryAllocation where
 // `device` has not that much left. `bytes` > 0.
-cudaError_t allocate_memory(int device, size_t bytes, void** pointer, MemoryKind kind = MemoryKind::allocated);
+cudaError_t allocate_memory(int device, size_t bytes, void** pointer,
+                            MemoryKind kind = MemoryKind::allocated);
 
-// Memory that the program already has becomes known, as reachable from the host and all devices. forget_memory ends that.
+// Memory that the program already has becomes known, as reachable from the host and all devices.
+// forget_memory ends that.
 cudaError_t register_memory(void* pointer, size_t bytes, MemoryKind kind);
 
 // Frees in two steps, so that the memory itself is touched in its stream's order: forget_memory takes the

@@ -1,5 +1,5 @@
-// Pools of stream-ordered memory. A pool here keeps nothing: what is freed is the device's again at once, so its attributes
-// only tell what is in use.
+// Pools of stream-ordered memory. A pool here keeps nothing: what is freed is the device's again at once, so
+// its attributes only tell what is in use.
 #include <cstdint>
 #include <mutex>
 
@@ -80,7 +80,8 @@ cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
   return plain_call([&] {
     if (pool == nullptr || value == nullptr) return cudaErrorInvalidValue;
-    if (attribute == cudaMemPoolAttrReleaseThreshold) pool->release_threshold = *static_cast<uint64_t*>(value);
+    if (attribute == cudaMemPoolAttrReleaseThreshold)
+      pool->release_threshold = *static_cast<uint64_t*>(value);
     return attribute >= cudaMemPoolReuseFollowEventDependencies && attribute <= cudaMemPoolAttrUsedMemHigh
                ? cudaSuccess
                : cudaErrorInvalidValue;

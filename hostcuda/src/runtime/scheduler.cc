@@ -103,7 +103,8 @@ void order_with_legacy(Hold& hold, CUstream_st& stream) {
   Device& device = device_at(stream.device);
   if (stream.legacy) {
     for (CUstream_st* const other : device.streams) {
-      if (other->legacy || other->internal || (other->flags & cudaStreamNonBlocking) != 0 || !has_work(*other))
+      if (other->legacy || other->internal || (other->flags & cudaStreamNonBlocking) != 0 ||
+          !has_work(*other))
         continue;
       append(hold, stream, wait_item(tail_marker(hold, *other)));
     }
