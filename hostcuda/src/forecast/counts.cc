@@ -12,7 +12,8 @@ KernelCounts counts_of(const profile::ShapeProfile& shape, double operations,
                        const profile::Registers& registers) {
   KernelCounts counts;
   counts.blocks = static_cast<double>(shape.blocks());
-  counts.warps_per_block = static_cast<double>((shape.threads() + 31) / 32);
+  const uint64_t warps = (shape.threads() + 31) / 32;
+  counts.warps_per_block = static_cast<double>(warps);
   counts.shared_bytes = static_cast<double>(shape.shared_bytes + shape.static_shared_bytes);
   counts.registers = registers.count;
   counts.global_chain = static_cast<double>(shape.longest_global);

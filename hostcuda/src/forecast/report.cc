@@ -128,7 +128,7 @@ void print(const Forecast& forecast, std::FILE* out) {
   std::fprintf(out, "  %-10s %s in use of %.0f GB\n", "memory",
                profile::bytes_text(forecast.memory_bytes).c_str(), forecast.gpu.memory_gb);
   if (forecast.marked)
-    std::fprintf(out, "  %-10s %zu of %s are like the one that is forecast\n", "steady", forecast.like,
+    std::fprintf(out, "  %-10s %zu of %s like the one that is forecast\n", "steady", forecast.like,
                  plural(forecast.steps, "step").c_str());
   if (forecast.unrecorded > 0)
     std::fprintf(out, "  %-10s of %s nothing was recorded: they count as empty\n", "note",
