@@ -226,7 +226,6 @@ class thread_block_tile : public thread_block_tile<kSize, void> {
       : thread_block_tile<kSize, void>(detail::tile_lanes(kSize),
                                        static_cast<unsigned>((parent.size() + kSize - 1) / kSize),
                                        static_cast<unsigned>(parent.thread_rank() / kSize)) {}
-  operator thread_block_tile<kSize, void>() const { return *this; }
 };
 
 template <unsigned kSize, typename Parent>
