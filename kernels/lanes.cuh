@@ -71,6 +71,7 @@ struct LaneGroup<1> {
   static constexpr int kLanes = kVectorLanes;
   static constexpr int kVectors = 2;
   typedef float Lanes __attribute__((vector_size(kVectorLanes * sizeof(float))));
+  typedef int Indices __attribute__((vector_size(kVectorLanes * sizeof(int))));
 
   static Lanes broadcast(float value) { return Lanes{} + value; }
   static Lanes load(const float* p) {
@@ -155,10 +156,10 @@ struct LaneGroup<1> {
   // Exchanges the off-diagonal blocks of kBlock x kBlock values of two rows that are kBlock apart.
   template <int kBlock, int... kIndex>
   static void exchange(Lanes& a, Lanes& b, std::integer_sequence<int, kIndex...>) {
-    const Lanes upper = __builtin_shufflevector(
-        a, b, ((kIndex & kBlock) != 0 ? kVectorLanes + (kIndex ^ kBlock) : kIndex)...);
-    b = __builtin_shufflevector(a, b,
-                                ((kIndex & kBlock) != 0 ? kVectorLanes + kIndex : (kIndex ^ kBlock))...);
+    const Indices low = {((kIndex & kBlock) != 0 ? kVectorLanes + (kIndex ^ kBlock) : kIndex)...};
+    const Indices high = {((kIndex & kBlock) != 0 ? kVectorLanes + kIndex : (kIndex ^ kBlock))...};
+    const Lanes upper = __builtin_shuffle(a, b, low);
+    b = __builtin_shuffle(a, b, high);
     a = upper;
   }
 
