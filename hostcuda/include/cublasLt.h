@@ -1,4 +1,5 @@
-// Programs make a handle of cuBLASLt beside that of cuBLAS even where they never multiply with it: that much is there.
+// Programs make a handle of cuBLASLt beside that of cuBLAS even where they never multiply with it: that much
+// is there.
 #pragma once
 
 #include <cublas_v2.h>

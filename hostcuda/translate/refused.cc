@@ -39,15 +39,13 @@ struct Header {
 };
 
 constexpr Header kHeaders[] = {
-    {"thrust/", kThrust},       {"cub/", kThrust},
-    {"cuda/std/", kThrust},     {"cuda/barrier", kThrust},
-    {"cuda/pipeline", kThrust}, {"cuda/atomic", kThrust},
-    {"curand", kRandom},        {"cufft", kLibraries},
-    {"cusparse", kLibraries},   {"cusolver", kLibraries}, {"nvml.h", kLibraries},
-    {"npp", kLibraries},        {"nvrtc.h", kRuntimeCompiler},
-    {"mma.h", kMatrixUnits},    {"cuda_gl_interop.h", kGraphics},
-    {"cudaEGL.h", kGraphics},   {"GL/", kGraphics},
-    {"EGL/", kGraphics},        {"vulkan/", kGraphics},
+    {"thrust/", kThrust},          {"cub/", kThrust},          {"cuda/std/", kThrust},
+    {"cuda/barrier", kThrust},     {"cuda/pipeline", kThrust}, {"cuda/atomic", kThrust},
+    {"curand", kRandom},           {"cufft", kLibraries},      {"cusparse", kLibraries},
+    {"cusolver", kLibraries},      {"nvml.h", kLibraries},     {"npp", kLibraries},
+    {"nvrtc.h", kRuntimeCompiler}, {"mma.h", kMatrixUnits},    {"cuda_gl_interop.h", kGraphics},
+    {"cudaEGL.h", kGraphics},      {"GL/", kGraphics},         {"EGL/", kGraphics},
+    {"vulkan/", kGraphics},
 };
 
 constexpr Family kFamilies[] = {

@@ -228,10 +228,31 @@ inline void __threadfence_system() {
   __threadfence();
 }
 
-template <typename T>
-inline T __ldg(const T* address) {
-  return *address;
-}
+// Loads and stores with a hint for the caches.
+#define HOSTCUDA_LOAD(name)         \
+  template <typename T>             \
+  inline T name(const T* address) { \
+    return *address;                \
+  }
+#define HOSTCUDA_STORE(name)                                    \
+  template <typename T>                                         \
+  inline void name(T* address, std::type_identity_t<T> value) { \
+    *address = value;                                           \
+  }
+
+HOSTCUDA_LOAD(__ldg)
+HOSTCUDA_LOAD(__ldca)
+HOSTCUDA_LOAD(__ldcg)
+HOSTCUDA_LOAD(__ldcs)
+HOSTCUDA_LOAD(__ldcv)
+HOSTCUDA_LOAD(__ldlu)
+HOSTCUDA_STORE(__stwb)
+HOSTCUDA_STORE(__stcg)
+HOSTCUDA_STORE(__stcs)
+HOSTCUDA_STORE(__stwt)
+
+#undef HOSTCUDA_LOAD
+#undef HOSTCUDA_STORE
 
 // Gives the kernel up.
 void __trap();
