@@ -64,6 +64,26 @@ struct Scratch {
   Array<unsigned> tickets;
 };
 
+// The list of one parameter for an optimizer's update.
+struct List {
+  List(const UpdateChunk& whole, int64_t n) : List(chunks_of(whole, n)) {}
+  operator UpdateList() const { return {memory, count}; }
+  Array<UpdateChunk> memory;
+  int64_t count;
+
+ private:
+  explicit List(const std::vector<UpdateChunk>& chunks)
+      : memory(static_cast<int64_t>(chunks.size())), count(static_cast<int64_t>(chunks.size())) {
+    LOCKSTEP_CUDA(
+        cudaMemcpy(memory, chunks.data(), chunks.size() * sizeof(UpdateChunk), cudaMemcpyHostToDevice));
+  }
+  static std::vector<UpdateChunk> chunks_of(const UpdateChunk& whole, int64_t n) {
+    std::vector<UpdateChunk> chunks;
+    append_chunks(whole, n, chunks);
+    return chunks;
+  }
+};
+
 // Times `enqueue` with the device idle before and after, and reports the bytes it moves.
 template <typename F>
 void measure(benchmark::State& state, cudaStream_t stream, int64_t bytes, F enqueue) {
@@ -118,7 +138,8 @@ void sgd_bench(benchmark::State& state) {
   const Floats w(n, stream), g(n, stream), v(n, stream);
   const SgdSettings settings{
       .learning_rate = 1e-6f, .momentum = 0.9f, .weight_decay = 5e-4f, .nesterov = true};
-  measure(state, stream, 20 * n, [&] { sgd_step(settings, w, g, v, n, stream); });
+  const List list({w, g, v, nullptr, nullptr, 0, false, 1.0f}, n);
+  measure(state, stream, 20 * n, [&] { sgd_update(settings, list, {}, stream); });
 }
 
 void adam_bench(benchmark::State& state) {
@@ -126,7 +147,8 @@ void adam_bench(benchmark::State& state) {
   const Stream stream;
   const Floats w(n, stream), g(n, stream), m(n, stream), v(n, stream);
   const AdamSettings settings{.learning_rate = 1e-6f, .weight_decay = 5e-4f, .decoupled = true};
-  measure(state, stream, 28 * n, [&] { adam_step(settings, 10, w, g, m, v, n, stream); });
+  const List list({w, g, m, v, nullptr, 0, false, 1.0f}, n);
+  measure(state, stream, 28 * n, [&] { adam_update(settings, 10, list, {}, stream); });
 }
 
 // Gradients that are short enough, and gradients that are scaled: a limit that is NaN scales them every time.
@@ -135,9 +157,11 @@ void clip_bench(benchmark::State& state) {
   const bool longer = state.range(1) != 0;
   const Stream stream;
   const Floats x(n, stream), norm(1, stream);
-  const Scratch scratch(clip_by_norm_workspace_bytes(n), stream);
-  measure(state, stream, (longer ? 12 : 4) * n,
-          [&] { clip_by_norm(x, n, longer ? __builtin_nanf("") : 1e30f, 1, norm, scratch, stream); });
+  const Scratch scratch(norm_for_clip_workspace_bytes(n), stream);
+  measure(state, stream, (longer ? 12 : 4) * n, [&] {
+    norm_for_clip(x, n, 1, norm, scratch, stream);
+    scale_by_clip(x, n, longer ? __builtin_nanf("") : 1e30f, norm, stream);
+  });
 }
 
 void reduce_sum_bench(benchmark::State& state) {

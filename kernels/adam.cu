@@ -5,7 +5,6 @@
 #include <string>
 
 #include "kernels/check.h"
-#include "kernels/map.cuh"
 #include "kernels/update.cuh"
 
 namespace lockstep::kernels {
@@ -27,7 +26,7 @@ struct Rule {
         epsilon(s.epsilon),
         gradient_decay(s.decoupled ? 0.0f : s.weight_decay),
         shrink(s.decoupled ? s.learning_rate * s.weight_decay : 0.0f) {
-    if (t < 1) throw Error("adam_step: step " + std::to_string(t) + ": steps are counted from 1");
+    if (t < 1) throw Error("adam: step " + std::to_string(t) + ": steps are counted from 1");
     const double correction1 = 1 - std::pow(s.beta1, static_cast<double>(t));
     const double correction2 = 1 - std::pow(s.beta2, static_cast<double>(t));
     step_size = static_cast<float>(s.learning_rate / correction1);
@@ -46,14 +45,6 @@ struct Rule {
 void adam_update(const AdamSettings& settings, int64_t t, const UpdateList& list, const GradientClip& clip,
                  cudaStream_t stream) {
   launch_update(list, Rule(settings, t), clip, stream);
-}
-
-void adam_step(const AdamSettings& settings, int64_t t, float* weights, const float* gradient,
-               float* first_moment, float* second_moment, int64_t n, cudaStream_t stream) {
-  const Rule rule(settings, t);
-  launch_map(
-      stream, n, [=] __device__(float& w, float dw, float& m, float& v) { rule(w, dw, m, v, 1.0f); }, weights,
-      gradient, first_moment, second_moment);
 }
 
 }  // namespace lockstep::kernels

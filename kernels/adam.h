@@ -1,4 +1,4 @@
-// Adam and AdamW (Kingma and Ba, 2015; Loshchilov and Hutter, 2019), one element kernel for both.
+// Adam and AdamW (Kingma and Ba, 2015; Loshchilov and Hutter, 2019), one kernel for both.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -25,12 +25,8 @@ struct AdamSettings {
   float gradient_scale = 1;  // 1 / rows of the whole batch, where the loss is a sum
 };
 
-// first_moment, second_moment: [n], zero before the first step. `t` counts the steps of these weights, from
-// 1; throws for less.
-void adam_step(const AdamSettings& settings, int64_t t, float* weights, const float* gradient,
-               float* first_moment, float* second_moment, int64_t n, cudaStream_t stream);
-
-// The same for all parameters of a list, in one launch: their states are the moments.
+// All parameters of a list, in one launch. Their states are the two moments, zero before the first step. `t`
+// counts the steps of these weights, from 1; throws for less.
 void adam_update(const AdamSettings& settings, int64_t t, const UpdateList& list, const GradientClip& clip,
                  cudaStream_t stream);
 

@@ -66,7 +66,7 @@ __global__ void clip_scale_kernel(GradientClip clip, int64_t n, float* __restric
   for (int64_t i : block_stride<kThreads>(count - packed)) chunk[packed + i] *= factor;
 }
 
-size_t clip_by_norm_workspace_bytes(int64_t n) {
+size_t norm_for_clip_workspace_bytes(int64_t n) {
   return static_cast<size_t>(chunk_count(n)) * sizeof(double);
 }
 
@@ -89,12 +89,6 @@ void scale_by_clip(float* x, int64_t n, float max_norm, const float* norm, cudaS
                            n, x);
       },
       are_aligned(x));
-}
-
-void clip_by_norm(float* x, int64_t n, float max_norm, float gradient_scale, float* norm,
-                  const SumScratch& scratch, cudaStream_t stream) {
-  norm_for_clip(x, n, gradient_scale, norm, scratch, stream);
-  scale_by_clip(x, n, max_norm, norm, stream);
 }
 
 }  // namespace lockstep::kernels

@@ -1,7 +1,6 @@
 // Stochastic gradient descent: one pass over weights, gradient and velocity.
 #include "kernels/sgd.h"
 
-#include "kernels/check.h"
 #include "kernels/map.cuh"
 #include "kernels/update.cuh"
 
@@ -50,29 +49,16 @@ void sgd_update(const SgdSettings& settings, const UpdateList& list, const Gradi
     launch_update(list, Momentum(settings), clip, stream);
 }
 
-void sgd_step(const SgdSettings& settings, float* weights, const float* gradient, float* velocity, int64_t n,
+void sgd_step(float learning_rate, float gradient_scale, float* weights, const float* gradient, int64_t n,
               cudaStream_t stream) {
-  if (settings.momentum == 0.0f) {
-    const Plain rule(settings);
-    launch_map(
-        stream, n,
-        [=] __device__(float& w, float dw) {
-          float none = 0;
-          rule(w, dw, none, none, 1.0f);
-        },
-        weights, gradient);
-    return;
-  }
-  if (velocity == nullptr && n > 0)
-    throw Error("sgd_step: momentum without a velocity buffer: pass one, or set momentum to 0");
-  const Momentum rule(settings);
+  const Plain rule({.learning_rate = learning_rate, .gradient_scale = gradient_scale});
   launch_map(
       stream, n,
-      [=] __device__(float& w, float dw, float& v) {
+      [=] __device__(float& w, float dw) {
         float none = 0;
-        rule(w, dw, v, none, 1.0f);
+        rule(w, dw, none, none, 1.0f);
       },
-      weights, gradient, velocity);
+      weights, gradient);
 }
 
 }  // namespace lockstep::kernels

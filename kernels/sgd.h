@@ -1,4 +1,4 @@
-// Stochastic gradient descent, one element kernel for all variants.
+// Stochastic gradient descent, one kernel for all variants.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,11 +19,12 @@ struct SgdSettings {
   float gradient_scale = 1;  // 1 / rows of the whole batch, where the loss is a sum
 };
 
-// velocity: [n], zero before the first step; when momentum is 0 it is left alone and may be null.
-void sgd_step(const SgdSettings& settings, float* weights, const float* gradient, float* velocity, int64_t n,
+// One parameter without momentum: w -= learning_rate * gradient_scale * grad.
+void sgd_step(float learning_rate, float gradient_scale, float* weights, const float* gradient, int64_t n,
               cudaStream_t stream);
 
-// The same for all parameters of a list, in one launch: their first states are the velocities.
+// All parameters of a list, in one launch. Their first states are the velocities, zero before the first step;
+// without momentum they have none.
 void sgd_update(const SgdSettings& settings, const UpdateList& list, const GradientClip& clip,
                 cudaStream_t stream);
 

@@ -10,7 +10,7 @@ Tensor gradient_norm(const Tensor& arena, float max_norm, float gradient_scale) 
     throw Error(fmt::format("clip_gradient_norm: a norm of at most {}: use a positive number", max_norm));
   const Device device = arena.device();
   const DeviceGuard guard(device);
-  const Tensor scratch = workspace(device, kernels::clip_by_norm_workspace_bytes(arena.size()));
+  const Tensor scratch = workspace(device, kernels::norm_for_clip_workspace_bytes(arena.size()));
   Tensor norm = Tensor::empty({1}, device);
   kernels::norm_for_clip(arena.data<float>(), arena.size(), gradient_scale, norm.data<float>(),
                          sum_scratch(scratch), device.stream());

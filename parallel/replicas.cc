@@ -33,10 +33,8 @@ void sgd(const std::vector<Tensor>& params, float lr, int64_t rows) {
   for (const Tensor& param : params) {
     const Device device = param.device();
     const DeviceGuard guard(device);
-    const kernels::SgdSettings settings{.learning_rate = lr,
-                                        .gradient_scale = 1.0f / static_cast<float>(rows)};
-    kernels::sgd_step(settings, param.data<float>(), param.grad().data<float>(), nullptr, param.size(),
-                      device.stream());
+    kernels::sgd_step(lr, 1.0f / static_cast<float>(rows), param.data<float>(), param.grad().data<float>(),
+                      param.size(), device.stream());
     param.mark_overwritten();
     param.set_grad(Tensor());
   }

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
-#include <cmath>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <utility>
 

@@ -65,7 +65,7 @@ void print_paths(nn::Module& model, int64_t rows, int height, int width, const D
     names = std::max(names, row.layer.size());
     paths = std::max(paths, row.path.size());
   }
-  fmt::print("convolutions, {} images a device:\n", rows);
+  fmt::print("convolutions, {} images per device:\n", rows);
   for (const nn::ConvPathRow& row : all)
     fmt::print("  {:<{}} {:<15} {:<{}} {}\n", row.layer, names, row.pass, row.path, paths, row.why);
 }

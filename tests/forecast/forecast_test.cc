@@ -1,7 +1,6 @@
 // The forecast: its model's terms against numbers by hand, GPU files with faults, and the ladders that others
 // have timed, each rung of which must be in its order and within a factor of 2 (docs/forecast.md).
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -13,13 +12,15 @@
 #include <string>
 #include <vector>
 
+#include "tests/apps/program.h"
+
 namespace {
 
 using Json = nlohmann::json;
 
 struct Outcome {
   int exit_code;
-  std::string output;
+  std::string output;  // both streams
   Json forecast;
 };
 
@@ -27,20 +28,15 @@ std::string temporary(const char* ending) {
   return testing::TempDir() + "/forecast_" + std::to_string(getpid()) + ending;
 }
 
-Outcome run(const std::string& program, const std::string& gpu, const std::string& arguments) {
+Outcome run(const std::string& program, const std::string& gpu, const std::vector<std::string>& arguments) {
   const std::string file = temporary(".json");
+  std::vector<std::string> command{program};
+  command.insert(command.end(), arguments.begin(), arguments.end());
   // Blocks that are not recorded are not run: all of them would take hours.
-  const std::string command = "env HOSTCUDA_FORECAST=" + gpu + " HOSTCUDA_FORECAST_JSON=" + file +
-                              " HOSTCUDA_PROFILE_BLOCKS=4 HOSTCUDA_PROFILE_ONLY=1 " + program + " " +
-                              arguments + " 2>&1";
-  FILE* const pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) throw std::runtime_error("cannot run " + command);
-  Outcome outcome{};
-  char buffer[4096];
-  while (const size_t bytes = std::fread(buffer, 1, sizeof buffer, pipe))
-    outcome.output.append(buffer, bytes);
-  const int status = pclose(pipe);
-  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  const auto ran =
+      lockstep::apps::run_program(command, {"HOSTCUDA_FORECAST=" + gpu, "HOSTCUDA_FORECAST_JSON=" + file,
+                                            "HOSTCUDA_PROFILE_BLOCKS=4", "HOSTCUDA_PROFILE_ONLY=1"});
+  Outcome outcome{ran.exit_code, ran.out + ran.error, {}};
   std::ifstream json(file);
   if (json) outcome.forecast = Json::parse(json);
   std::remove(file.c_str());
@@ -54,7 +50,7 @@ struct Kernel {
 
 // The rung's kernel; the program fills its memory before.
 Kernel rung(const std::string& gpu, const std::string& name, int n) {
-  const Outcome outcome = run(LADDER_PROGRAM, gpu, name + " " + std::to_string(n));
+  const Outcome outcome = run(LADDER_PROGRAM, gpu, {name, std::to_string(n)});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   for (const Json& kernel : outcome.forecast["kernels"])
     if (kernel["name"] != "cudaMemsetAsync") return {kernel["seconds"], kernel["bound_by"]};
@@ -125,7 +121,7 @@ TEST(Forecast, HasTheLadderOfReductionsInItsOrder) {
 }
 
 TEST(Forecast, SaysForecastInEightyColumns) {
-  const Outcome outcome = run(LADDER_PROGRAM, "h200", "transpose_tiled 256");
+  const Outcome outcome = run(LADDER_PROGRAM, "h200", {"transpose_tiled", "256"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_NE(outcome.output.find("Forecast for one H200"), std::string::npos) << outcome.output;
   EXPECT_NE(outcome.output.find("not a measurement"), std::string::npos);
@@ -138,7 +134,7 @@ TEST(Forecast, SaysForecastInEightyColumns) {
 }
 
 TEST(Forecast, TakesTheStepThatMostAreLike) {
-  const Outcome outcome = run(LADDER_PROGRAM, "h200", "steps 512");
+  const Outcome outcome = run(LADDER_PROGRAM, "h200", {"steps", "512"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   const Json& step = outcome.forecast;
   EXPECT_EQ(step["of"], "step");
@@ -152,7 +148,7 @@ TEST(Forecast, TakesTheStepThatMostAreLike) {
 }
 
 TEST(Forecast, AGraphIsOneCallAndAllItsLaunches) {
-  const Outcome outcome = run(LADDER_PROGRAM, "h200", "graphs 512");
+  const Outcome outcome = run(LADDER_PROGRAM, "h200", {"graphs", "512"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_EQ(outcome.forecast["launches"], 3);
   EXPECT_DOUBLE_EQ(outcome.forecast["host_seconds"], 10e-6);
@@ -163,7 +159,7 @@ TEST(Forecast, AGraphIsOneCallAndAllItsLaunches) {
 TEST(Forecast, CountsTheDistinctSectorsOfTheWholeLaunch) {
   const double matrix = 4.0 * 1024 * 1024;
   const auto counts = [](const char* name) {
-    const Outcome outcome = run(LADDER_PROGRAM, "a6000", std::string(name) + " 1024");
+    const Outcome outcome = run(LADDER_PROGRAM, "a6000", {name, "1024"});
     for (const Json& kernel : outcome.forecast["kernels"])
       if (kernel.contains("dearest")) return kernel["dearest"];
     throw std::runtime_error("no kernel was recorded: " + outcome.output);
@@ -179,19 +175,19 @@ TEST(Forecast, CountsTheDistinctSectorsOfTheWholeLaunch) {
 }
 
 TEST(Forecast, SaysThatThereIsNothingToForecast) {
-  const Outcome outcome = run(LADDER_PROGRAM, "h200", "nothing 256");
+  const Outcome outcome = run(LADDER_PROGRAM, "h200", {"nothing", "256"});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_NE(outcome.output.find("there is nothing to forecast"), std::string::npos) << outcome.output;
 }
 
 TEST(Forecast, SaysWhatToDoWithoutTheCallbacks) {
-  const Outcome outcome = run(PLAIN_PROGRAM, "h200", "");
+  const Outcome outcome = run(PLAIN_PROGRAM, "h200", {});
   EXPECT_NE(outcome.exit_code, 0);
   EXPECT_NE(outcome.output.find("use ./lab PROGRAM --forecast GPU"), std::string::npos) << outcome.output;
 }
 
 TEST(Forecast, NamesTheNearestGpu) {
-  const Outcome outcome = run(LADDER_PROGRAM, "h20O", "copy 256");
+  const Outcome outcome = run(LADDER_PROGRAM, "h20O", {"copy", "256"});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_NE(outcome.output.find("there is no GPU 'h20O', did you mean 'h200'?"), std::string::npos)
       << outcome.output;
@@ -204,7 +200,7 @@ std::string fault(const std::function<void(Json&)>& change) {
   change(gpu);
   const std::string file = temporary(".gpu.json");
   std::ofstream(file) << gpu.dump();
-  const Outcome outcome = run(LADDER_PROGRAM, file, "copy 256");
+  const Outcome outcome = run(LADDER_PROGRAM, file, {"copy", "256"});
   std::remove(file.c_str());
   EXPECT_EQ(outcome.exit_code, 1) << outcome.output;
   return outcome.output;
@@ -234,7 +230,7 @@ TEST(ForecastGpuFile, NamesTheFieldThatIsMisspelt) {
 }
 
 TEST(ForecastGpuFile, SaysThatItCannotBeRead) {
-  const Outcome outcome = run(LADDER_PROGRAM, "/none/such.json", "copy 256");
+  const Outcome outcome = run(LADDER_PROGRAM, "/none/such.json", {"copy", "256"});
   EXPECT_NE(outcome.output.find("cannot read the GPU file '/none/such.json'"), std::string::npos)
       << outcome.output;
 }

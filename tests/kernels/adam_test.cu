@@ -3,6 +3,7 @@
 
 #include "tests/kernels/device_buffer.h"
 #include "tests/kernels/forms.h"
+#include "tests/kernels/one_parameter.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -43,8 +44,8 @@ TEST(AdamStep, FollowsTheFormulaForThreeSteps) {
         const DeviceBuffer<float> weights(start, 1), first(n, 0.0f), second(n, 0.0f);
         for (int t = 1; t <= kSteps; ++t) {
           const DeviceBuffer<float> gradient(gradients[t - 1], 3);
-          adam_step(s, t, weights.data(), gradient.data(), first.data(), second.data(),
-                    static_cast<int64_t>(n), nullptr);
+          const OneParameter parameter(weights, gradient, &first, &second);
+          adam_update(s, t, parameter.list(), {}, nullptr);
           EXPECT_EQ(gradient.to_host(), gradients[t - 1]);
         }
         const std::vector<float> got_m = first.to_host(), got_v = second.to_host();
@@ -66,9 +67,8 @@ TEST(AdamStep, FollowsTheFormulaForThreeSteps) {
 
 TEST(AdamStep, CountsItsStepsFromOne) {
   const DeviceBuffer<float> weights(4, 1.0f), gradient(4, 1.0f), first(4, 0.0f), second(4, 0.0f);
-  EXPECT_THROW(adam_step({.learning_rate = 0.1f}, 0, weights.data(), gradient.data(), first.data(),
-                         second.data(), 4, nullptr),
-               Error);
+  const OneParameter parameter(weights, gradient, &first, &second);
+  EXPECT_THROW(adam_update({.learning_rate = 0.1f}, 0, parameter.list(), {}, nullptr), Error);
 }
 
 }  // namespace

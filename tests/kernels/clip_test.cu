@@ -18,8 +18,9 @@ struct Clipped {
 Clipped clip(const std::vector<float>& x, float max_norm, float scale, size_t offset = 0) {
   const auto n = static_cast<int64_t>(x.size());
   const DeviceBuffer<float> data(x, offset), norm(1, kNaN);
-  const TestScratch scratch(clip_by_norm_workspace_bytes(n));
-  clip_by_norm(data.data(), n, max_norm, scale, norm.data(), scratch, nullptr);
+  const TestScratch scratch(norm_for_clip_workspace_bytes(n));
+  norm_for_clip(data.data(), n, scale, norm.data(), scratch, nullptr);
+  scale_by_clip(data.data(), n, max_norm, norm.data(), nullptr);
   scratch.check();
   return {data.to_host(), norm.to_host()[0]};
 }

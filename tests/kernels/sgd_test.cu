@@ -3,6 +3,7 @@
 
 #include "tests/kernels/device_buffer.h"
 #include "tests/kernels/forms.h"
+#include "tests/kernels/one_parameter.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -35,9 +36,8 @@ TEST(SgdStep, FollowsTheFormulaForThreeSteps) {
         }
       const auto results = results_of_both_forms([&] {
         const DeviceBuffer<float> weights(start, 1), gradients(gradient, 3), velocity(n, 0.0f);
-        for (int step = 0; step < 3; ++step)
-          sgd_step(s, weights.data(), gradients.data(), s.momentum == 0 ? nullptr : velocity.data(),
-                   static_cast<int64_t>(n), nullptr);
+        const OneParameter parameter(weights, gradients, s.momentum == 0 ? nullptr : &velocity);
+        for (int step = 0; step < 3; ++step) sgd_update(s, parameter.list(), {}, nullptr);
         EXPECT_EQ(gradients.to_host(), gradient);
         if (s.momentum != 0) {
           const std::vector<float> got = velocity.to_host();
@@ -54,11 +54,18 @@ TEST(SgdStep, FollowsTheFormulaForThreeSteps) {
     }
 }
 
-TEST(SgdStep, RefusesMomentumWithoutAVelocity) {
-  const DeviceBuffer<float> weights(4, 1.0f), gradient(4, 1.0f);
-  EXPECT_THROW(sgd_step({.learning_rate = 0.1f, .momentum = 0.9f}, weights.data(), gradient.data(), nullptr,
-                        4, nullptr),
-               Error);
+TEST(SgdStep, OfOneTensorIsTheUpdateWithoutMomentum) {
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  for (const size_t n : {0, 1, 31, 1000, 20011}) {
+    const std::vector<float> start = random_floats(n, -1, 1, 1), gradient = random_floats(n, -1, 1, 2);
+    in_both_forms([&] {
+      const DeviceBuffer<float> one(start, 1), listed(start, 1), gradients(gradient, 3);
+      const OneParameter parameter(listed, gradients);
+      sgd_step(0.1f, 0.25f, one.data(), gradients.data(), static_cast<int64_t>(n), nullptr);
+      sgd_update({.learning_rate = 0.1f, .gradient_scale = 0.25f}, parameter.list(), {}, nullptr);
+      expect_same(one.to_host(), listed.to_host());
+    });
+  }
 }
 
 }  // namespace

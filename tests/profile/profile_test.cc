@@ -3,7 +3,6 @@
 // those that books and lectures state: a naive transpose takes 32 sectors a store, shared memory without
 // padding conflicts 32-fold.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -13,6 +12,8 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+
+#include "tests/apps/program.h"
 
 namespace {
 
@@ -26,16 +27,9 @@ struct Outcome {
 
 Outcome run(const std::string& kernel, const std::string& environment = "HOSTCUDA_PROFILE_BLOCKS=0") {
   const std::string file = testing::TempDir() + "/profile_" + std::to_string(getpid()) + ".json";
-  const std::string command =
-      "env HOSTCUDA_PROFILE=" + file + " " + environment + " " PROFILE_PROGRAM " " + kernel + " 2>&1";
-  FILE* const pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) throw std::runtime_error("cannot run " + command);
-  Outcome outcome{};
-  char buffer[4096];
-  while (const size_t bytes = std::fread(buffer, 1, sizeof buffer, pipe))
-    outcome.output.append(buffer, bytes);
-  const int status = pclose(pipe);
-  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  const auto ran =
+      lockstep::apps::run_program({PROFILE_PROGRAM, kernel}, {"HOSTCUDA_PROFILE=" + file, environment});
+  Outcome outcome{ran.exit_code, ran.out + ran.error, {}};
   std::ifstream json(file);
   if (json) outcome.kernel = Json::parse(json)["kernels"][0];
   std::remove(file.c_str());
@@ -286,12 +280,10 @@ TEST(Profile, SaysWhereThereIsNothingToProfile) {
 }
 
 TEST(Profile, RefusesAProgramWithoutCallbacks) {
-  FILE* const pipe = popen("HOSTCUDA_PROFILE=- " PLAIN_PROGRAM " none 2>&1", "r");
-  std::string output;
-  char buffer[4096];
-  while (const size_t bytes = std::fread(buffer, 1, sizeof buffer, pipe)) output.append(buffer, bytes);
-  EXPECT_NE(pclose(pipe), 0);
-  EXPECT_NE(output.find("compile them with -O1 -g -fsanitize=thread"), std::string::npos) << output;
+  const auto ran = lockstep::apps::run_program({PLAIN_PROGRAM, "none"}, {"HOSTCUDA_PROFILE=-"});
+  EXPECT_NE(ran.exit_code, 0);
+  EXPECT_NE((ran.out + ran.error).find("compile them with -O1 -g -fsanitize=thread"), std::string::npos)
+      << ran.out << ran.error;
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ std::string name_of(const Operation& operation) {
   if (operation.kind != Operation::Kind::kernel) return operation.name;
   KernelLaunch launch{};
   launch.kernel = operation.kernel;
+  if (!operation.name.empty()) launch.name = operation.name.c_str();
   return profile::name_of(launch);
 }
 

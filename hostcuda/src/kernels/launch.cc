@@ -31,6 +31,7 @@ class KernelWork : public Work {
     operation_->kind = Operation::Kind::kernel;
     operation_->device = this_thread().device;
     operation_->kernel = launch_.kernel;
+    if (launch_.name != nullptr) operation_->name = launch_.name;
     operation_->site = launch_.site;
     const dim3 &grid = launch_.grid, &block = launch_.block;
     operation_->grid[0] = grid.x, operation_->grid[1] = grid.y, operation_->grid[2] = grid.z;

@@ -108,10 +108,17 @@ Kernel* describe(const void* address) {
 
 namespace {
 
-cudaError_t launch_at(const void* kernel, const Configuration& configuration, void** arguments) {
+cudaError_t launch_at(const char* function, const void* kernel, dim3 grid, dim3 block, void** arguments,
+                      size_t shared_bytes, cudaStream_t stream, bool cooperative) {
   const Call* const call = find(kernel);
   if (call == nullptr) return device_call([] { return cudaErrorInvalidDeviceFunction; });
-  configure(configuration);
+  configure({Configuration::Purpose::launch,
+             {function, 0, function},
+             grid,
+             block,
+             shared_bytes,
+             stream,
+             cooperative});
   (*call)(arguments);
   return launched;
 }
@@ -132,7 +139,6 @@ int resident_blocks(int block_size, size_t shared_bytes) {
 }  // namespace hostcuda::plain
 
 using namespace hostcuda;
-using plain::Configuration;
 
 void __trap() {
   if (Block* const block = running_block())
@@ -160,15 +166,7 @@ extern "C" {
 
 cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
                              cudaStream_t stream) {
-  return plain::launch_at(kernel,
-                          {Configuration::Purpose::launch,
-                           {"cudaLaunchKernel", 0, "cudaLaunchKernel"},
-                           grid,
-                           block,
-                           shared_bytes,
-                           stream,
-                           false},
-                          arguments);
+  return plain::launch_at("cudaLaunchKernel", kernel, grid, block, arguments, shared_bytes, stream, false);
 }
 
 // All blocks must be there at once: as many as the multiprocessors hold.
@@ -182,15 +180,8 @@ cudaError_t cudaLaunchCooperativeKernel(const void* kernel, dim3 grid, dim3 bloc
       blocks >
           static_cast<uint64_t>(processors * plain::resident_blocks(static_cast<int>(threads), shared_bytes)))
     return device_call([] { return cudaErrorCooperativeLaunchTooLarge; });
-  return plain::launch_at(kernel,
-                          {Configuration::Purpose::launch,
-                           {"cudaLaunchCooperativeKernel", 0, "cudaLaunchCooperativeKernel"},
-                           grid,
-                           block,
-                           shared_bytes,
-                           stream,
-                           true},
-                          arguments);
+  return plain::launch_at("cudaLaunchCooperativeKernel", kernel, grid, block, arguments, shared_bytes, stream,
+                          true);
 }
 
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {

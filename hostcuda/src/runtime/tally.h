@@ -22,7 +22,8 @@ enum class Link { device, peer, pinned, pageable };
 struct Operation {
   enum class Kind { kernel, product, convolution, copy, fill, other };
   Kind kind = Kind::other;
-  std::string name;  // of a library's function, "copy to the host"
+  std::string
+      name;  // of a library's function, "copy to the host"; of a kernel where its address does not tell
   int device = 0;
 
   // kernel
