@@ -160,7 +160,7 @@ TEST_F(TrainLenet, PathsTellsWhichWayEachPassGoes) {
   const std::vector<std::string> arguments{"--paths", "--epochs",    "1",   "--batch-size",
                                            "32",      "--precision", "bf16"};
   const std::string out = train(arguments).out;
-  EXPECT_NE(out.find("convolutions, 32 images a device:"), std::string::npos) << out;
+  EXPECT_NE(out.find("convolutions, 32 images per device:"), std::string::npos) << out;
   EXPECT_NE(out.find("conv1      forward         cuDNN"), std::string::npos) << out;
   EXPECT_EQ(out.find("conv1      input gradient"), std::string::npos) << out;
   EXPECT_NE(out.find("conv2      input gradient  cuDNN"), std::string::npos) << out;
