@@ -21,6 +21,7 @@ size_t size_of(DType dtype) {
     case DType::uint8:
       return 1;
     case DType::bfloat16:
+    case DType::float16:
       return 2;
     default:
       return 4;
@@ -33,6 +34,8 @@ const char* name_of(DType dtype) {
       return "float32";
     case DType::bfloat16:
       return "bfloat16";
+    case DType::float16:
+      return "float16";
     case DType::int32:
       return "int32";
     case DType::uint8:
@@ -152,14 +155,17 @@ T* Tensor::data() const {
 
 template Tensor Tensor::from_host(const std::vector<float>&, const Shape&, const Device&);
 template Tensor Tensor::from_host(const std::vector<__nv_bfloat16>&, const Shape&, const Device&);
+template Tensor Tensor::from_host(const std::vector<__half>&, const Shape&, const Device&);
 template Tensor Tensor::from_host(const std::vector<int32_t>&, const Shape&, const Device&);
 template Tensor Tensor::from_host(const std::vector<uint8_t>&, const Shape&, const Device&);
 template std::vector<float> Tensor::to_host() const;
 template std::vector<__nv_bfloat16> Tensor::to_host() const;
+template std::vector<__half> Tensor::to_host() const;
 template std::vector<int32_t> Tensor::to_host() const;
 template std::vector<uint8_t> Tensor::to_host() const;
 template float* Tensor::data() const;
 template __nv_bfloat16* Tensor::data() const;
+template __half* Tensor::data() const;
 template int32_t* Tensor::data() const;
 template uint8_t* Tensor::data() const;
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include <cstdint>
 #include <memory>
@@ -13,7 +14,8 @@
 
 namespace lockstep {
 
-enum class DType { float32, bfloat16, int32, uint8 };
+// Networks compute in float32 or bfloat16; float16 is only stored, moved and summed over devices.
+enum class DType { float32, bfloat16, float16, int32, uint8 };
 
 size_t size_of(DType dtype);
 const char* name_of(DType dtype);
@@ -25,6 +27,8 @@ template <>
 inline constexpr DType kDType<float> = DType::float32;
 template <>
 inline constexpr DType kDType<__nv_bfloat16> = DType::bfloat16;
+template <>
+inline constexpr DType kDType<__half> = DType::float16;
 template <>
 inline constexpr DType kDType<int32_t> = DType::int32;
 template <>

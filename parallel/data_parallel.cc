@@ -129,7 +129,8 @@ DataParallel::DataParallel(const MakeModule& make, const std::vector<Device>& de
       rows_(devices.size(), 0) {
   broadcast();
   if (options.statistics == BatchStatistics::shard || replicas_.size() == 1) return;
-  threads_ = std::make_shared<collective::ThreadGroup>(devices, options.algorithm);
+  // Its sums are a few hundred bytes: one kernel, whatever the gradients take.
+  threads_ = std::make_shared<collective::ThreadGroup>(devices, collective::one_shot);
   for (size_t r = 0; r < replicas_.size(); ++r)
     replicas_[r]->set_group(collective::ThreadGroup::of_rank(threads_, r));
 }

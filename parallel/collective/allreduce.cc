@@ -4,21 +4,15 @@
 
 #include <algorithm>
 #include <tuple>
+#include <type_traits>
 
 #include "core/peer.h"
 #include "kernels/check.h"
-#include "kernels/elementwise.h"
+#include "kernels/combine.h"
 #include "parallel/collective/checker.h"
 
 namespace lockstep::collective {
 namespace {
-
-// A stream or an event on a device.
-template <typename T>
-T on(const Device& device) {
-  const DeviceGuard guard(device);
-  return T();
-}
 
 void check_devices(const std::vector<Device>& devices) {
   for (size_t i = 0; i < devices.size(); ++i)
@@ -28,139 +22,219 @@ void check_devices(const std::vector<Device>& devices) {
                                 j, i, devices[i].index()));
 }
 
+bool is_summed(DType dtype) {
+  return dtype == DType::float32 || dtype == DType::bfloat16 || dtype == DType::float16 ||
+         dtype == DType::int32;
+}
+
+// Calls f with a value of the element type, which is one that is summed.
+template <typename F>
+auto for_element_type(DType dtype, F f) {
+  switch (dtype) {
+    case DType::bfloat16:
+      return f(__nv_bfloat16());
+    case DType::float16:
+      return f(__half());
+    case DType::int32:
+      return f(int32_t());
+    default:
+      return f(float());
+  }
+}
+
+kernels::Combine combine_of(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::max:
+      return kernels::Combine::max;
+    case Reduction::min:
+      return kernels::Combine::min;
+    default:
+      return kernels::Combine::sum;
+  }
+}
+
+// Memory to receive a slice of the largest type; parts that follow each other stay aligned.
+size_t received_bytes(Slice slice) {
+  return (slice.size() * sizeof(float) + 255) / 256 * 256;
+}
+
 }  // namespace
 
-Allreduce::Rank::Rank(const Device& where)
-    : device(where), stream(on<Stream>(where)), given(on<Event>(where)), finished(on<Event>(where)) {}
-
-Allreduce::Link::Link(const Device& source, const Device& destination)
-    : stream(on<Stream>(source)), data_ready(on<Event>(source)), slot_free(on<Event>(destination)) {
-  peer_route(source, destination);  // probes now, not in the middle of a step
-}
-
-Allreduce::Allreduce(const std::vector<Device>& devices, Algorithm algorithm) : algorithm_(algorithm) {
+Allreduce::Allreduce(const std::vector<Device>& devices, Algorithm algorithm)
+    : algorithm_(algorithm), devices_(devices), lanes_(devices.size()) {
   check_devices(devices);
-  for (const Device& device : devices) ranks_.emplace_back(device);
+  for (size_t r = 0; r < devices.size(); ++r) lanes_[r].push_back({devices[r].stream()});
 }
 
-void Allreduce::operator()(const std::vector<Tensor>& data) {
-  check_data(data);
+void Allreduce::operator()(const std::vector<Tensor>& data, Reduction reduction) {
+  check_data(data, reduction);
   const std::lock_guard lock(mutex_);
-  const Plan& plan = prepared_plan(data.front().size());
-  if (plan.transfers.empty()) return;  // one rank, or no elements
-  const DType dtype = data.front().dtype();
-  std::vector<std::byte*> buffers;
+  const auto& [schedule, lanes, events, fused] = prepared(data.front().size());
+  if (schedule.tasks.empty()) return;
+  Call call{{}, data.front().dtype(), reduction};
   for (const Tensor& tensor : data) {
-    buffers.push_back(for_float_type("allreduce", dtype, [&tensor](auto element) {
-      return reinterpret_cast<std::byte*>(tensor.data<decltype(element)>());
-    }));
+    call.buffers.push_back(for_element_type(
+        tensor.dtype(), [&tensor]<typename T>(T) { return reinterpret_cast<std::byte*>(tensor.data<T>()); }));
     tensor.mark_overwritten();
   }
-
-  // Begin where the caller's work ends, with all slots free.
-  for (Rank& rank : ranks_) {
-    rank.given.record(rank.device.stream());
-    rank.stream.wait(rank.given);
-    rank.finished.record(rank.stream.get());
+  // The host only enqueues. What one stream needs of another, it waits for by an event.
+  for (size_t t = 0; t < schedule.tasks.size(); ++t) {
+    const Task& task = schedule.tasks[t];
+    const Lane& lane = *lanes[task.stream];
+    for (const int other : task.after) stream_wait(lane.stream, events.at(other));
+    run(task, lane, call);
+    if (task.awaited) events.at(static_cast<int>(t)).record(lane.stream);
   }
-  for (auto& [ends, link] : links_) link.slot_free.record(ranks_[ends.second].stream.get());
-
-  // Round by round; the host only enqueues.
-  for (auto first = plan.transfers.begin(); first != plan.transfers.end();) {
-    auto t = first;
-    for (; t != plan.transfers.end() && t->round == first->round; ++t) enqueue(*t, buffers, dtype);
-    for (; first != t; ++first) finish(*first);
-  }
-
-  // The caller's next work comes after all of it.
-  for (const Rank& rank : ranks_) rank.device.wait(rank.finished);
+  if (reduction == Reduction::mean && !fused) divide(call, data.front().size());
 }
 
-// One hop. A copy that is to be added lands in the link's slot, and two events guard the slot: the addition
-// waits for the data, and the next copy waits until the addition has read them.
-//
-//   link's stream          ... copy -> [data_ready]          copy -> ...
-//                                           |                 ^
-//   destination's stream                    +-> add -> [slot_free]
-void Allreduce::enqueue(const Transfer& t, const std::vector<std::byte*>& buffers, DType dtype) {
-  Link& link = links_.at({t.source, t.destination});
-  const Rank& source = ranks_[t.source];
-  const Rank& destination = ranks_[t.destination];
-  const size_t begin = t.slice.begin * size_of(dtype);
-  const std::byte* from = buffers[t.source] + begin;
-  std::byte* to = buffers[t.destination] + begin;
-  const size_t bytes = t.slice.size() * size_of(dtype);
+void Allreduce::run(const Task& task, const Lane& lane, const Call& call) const {
+  const DeviceGuard guard(devices_[task.rank]);
+  switch (task.kind) {
+    case Task::Kind::begin:
+    case Task::Kind::end:
+      return;  // the caller's work
+    case Task::Kind::transfer:
+      return transfer(task.transfer, lane, call);
+    case Task::Kind::combine:
+      return combine(task.rank, task.transfer.slice, lane, call);
+  }
+}
 
-  link.stream.wait(source.finished);  // what the source received in earlier rounds is in the sum
-  if (t.action == Action::add) {
-    link.stream.wait(link.slot_free);
-    peer_copy(link.slot(), destination.device, from, source.device, bytes, link.stream.get());
-    link.data_ready.record(link.stream.get());
-
-    const DeviceGuard guard(destination.device);
-    destination.stream.wait(link.data_ready);
-    for_float_type("allreduce", dtype, [&](auto element) {
-      using T = decltype(element);
-      kernels::add_into(reinterpret_cast<T*>(to), static_cast<const T*>(link.slot()), t.slice.size(),
-                        destination.stream.get());
+// The mean out of the sum, which is the same in all ranks.
+void Allreduce::divide(const Call& call, int64_t count) const {
+  for (size_t r = 0; r < devices_.size(); ++r) {
+    const DeviceGuard guard(devices_[r]);
+    for_element_type(call.dtype, [&]<typename T>(T) {
+      if constexpr (!std::is_same_v<T, int32_t>)
+        kernels::scale(reinterpret_cast<T*>(call.buffers[r]), 1.0f / static_cast<float>(devices_.size()),
+                       count, devices_[r].stream());
     });
-    link.slot_free.record(destination.stream.get());
-  } else {
-    link.stream.wait(destination.finished);  // nobody reads any more what is overwritten here
-    peer_copy(to, destination.device, from, source.device, bytes, link.stream.get());
-    link.data_ready.record(link.stream.get());
-    destination.stream.wait(link.data_ready);
   }
 }
 
-// After all transfers of a round are enqueued: both ends' later rounds come behind this one. The source's do,
-// too, because it must not overwrite what is still being sent.
-void Allreduce::finish(const Transfer& t) {
-  ranks_[t.source].stream.wait(links_.at({t.source, t.destination}).data_ready);
-  for (const int rank : {t.source, t.destination}) ranks_[rank].finished.record(ranks_[rank].stream.get());
+// One hop, on a stream of the destination. It adds what it reads in the source's memory; where it cannot read
+// there, a copy lands in the lane's memory first. Both are on one stream, so the next copy overwrites nothing
+// that is still being added.
+void Allreduce::transfer(const Transfer& t, const Lane& lane, const Call& call) const {
+  const Device &source = devices_[t.source], &destination = devices_[t.destination];
+  const size_t begin = t.slice.begin * size_of(call.dtype), bytes = t.slice.size() * size_of(call.dtype);
+  const std::byte* from = call.buffers[t.source] + begin;
+  std::byte* to = call.buffers[t.destination] + begin;
+  if (t.action == Action::copy) return peer_copy(to, destination, from, source, bytes, lane.stream);
+  if (!reads_in_place(t.destination, t.source)) {
+    auto* received = reinterpret_cast<std::byte*>(lane.received.back().data<uint8_t>());
+    peer_copy(received, destination, from, source, bytes, lane.stream);
+    from = received;
+  }
+  for_element_type(call.dtype, [&]<typename T>(T) {
+    kernels::combine_into(combine_of(call.reduction), reinterpret_cast<T*>(to),
+                          reinterpret_cast<const T*>(from), t.slice.size(), lane.stream);
+  });
 }
 
-// The plan for `count` elements, with all links and slots that it needs.
-const Plan& Allreduce::prepared_plan(int64_t count) {
-  if (const auto known = plans_.find(count); known != plans_.end()) return known->second;
-  Plan plan = algorithm_(static_cast<int>(ranks_.size()), count);
+// All ranks' parts of a slice become one, by a kernel of one rank, which works on copies of those that it
+// cannot reach.
+void Allreduce::combine(int rank, Slice slice, const Lane& lane, const Call& call) const {
+  const size_t begin = slice.begin * size_of(call.dtype), bytes = slice.size() * size_of(call.dtype);
+  std::vector<std::byte*> parts;
+  for (const std::byte* buffer : call.buffers) parts.push_back(const_cast<std::byte*>(buffer) + begin);
+  std::vector<std::byte*> reachable = parts;
+  for (size_t r = 0; r < parts.size(); ++r) {
+    if (reads_in_place(rank, static_cast<int>(r))) continue;
+    reachable[r] =
+        reinterpret_cast<std::byte*>(lane.received.back().data<uint8_t>()) + r * received_bytes(slice);
+    peer_copy(reachable[r], devices_[rank], parts[r], devices_[r], bytes, lane.stream);
+  }
+  const float factor = call.reduction == Reduction::mean ? 1.0f / static_cast<float>(parts.size()) : 1.0f;
+  for_element_type(call.dtype, [&]<typename T>(T) {
+    std::vector<T*> buffers;
+    for (std::byte* part : reachable) buffers.push_back(reinterpret_cast<T*>(part));
+    kernels::combine_all(combine_of(call.reduction), buffers, factor, slice.size(), lane.stream);
+  });
+  for (size_t r = 0; r < parts.size(); ++r)
+    if (reachable[r] != parts[r])
+      peer_copy(parts[r], devices_[r], reachable[r], devices_[rank], bytes, lane.stream);
+}
+
+bool Allreduce::reads_in_place(int reader, int owner) const {
+  return peer_route(devices_[owner], devices_[reader]) != PeerRoute::host;
+}
+
+// The schedule for `count` elements, with all streams, events and memory that it needs.
+const Allreduce::Prepared& Allreduce::prepared(int64_t count) {
+  if (const auto known = prepared_.find(count); known != prepared_.end()) return known->second;
+  const int ranks = static_cast<int>(devices_.size());
+  const Plan plan = algorithm_(ranks, count);
   check(plan);
-  if (plan.ranks != static_cast<int>(ranks_.size()) || plan.count != count)
+  if (plan.ranks != ranks || plan.count != count)
     throw Error(fmt::format("allreduce: asked for a plan of {} ranks and {} elements, got one of {} and {}",
-                            ranks_.size(), count, plan.ranks, plan.count));
-  for (const Transfer& t : plan.transfers) {
-    const Device &source = ranks_[t.source].device, &destination = ranks_[t.destination].device;
-    const auto [found, created] = links_.try_emplace({t.source, t.destination}, source, destination);
-    auto& slots = found->second.slots;
-    const int64_t size = slots.empty() ? 0 : slots.back().size();
-    const int64_t needed = t.slice.size() * static_cast<int64_t>(sizeof(float));  // the largest type
-    if (t.action == Action::add && needed > size)
-      slots.push_back(Tensor::empty({std::max(needed, 2 * size)}, destination, DType::uint8));
+                            ranks, count, plan.ranks, plan.count));
+  Prepared made;
+  made.schedule = schedule(plan);
+  made.fused = plan.fused;
+  if (plan.transfers.empty()) made.schedule.tasks.clear();  // one rank, or no elements
+  std::vector<size_t> used(devices_.size(), 0);
+  for (const int rank : made.schedule.streams) {
+    const DeviceGuard guard(devices_[rank]);
+    if (used[rank] == lanes_[rank].size()) {
+      Stream stream;
+      const cudaStream_t handle = stream.get();
+      lanes_[rank].push_back({handle, std::move(stream)});
+    }
+    made.lanes.push_back(&lanes_[rank][used[rank]++]);
   }
-  return plans_.emplace(count, std::move(plan)).first->second;
+  for (size_t t = 0; t < made.schedule.tasks.size(); ++t) {
+    const Task& task = made.schedule.tasks[t];
+    const DeviceGuard guard(devices_[task.rank]);
+    if (task.awaited) made.events.emplace(static_cast<int>(t), Event());
+    prepare_to_receive(task, *made.lanes[task.stream]);
+  }
+  return prepared_.emplace(count, std::move(made)).first->second;
 }
 
-void Allreduce::check_data(const std::vector<Tensor>& data) const {
-  if (data.size() != ranks_.size())
-    throw Error(fmt::format("allreduce: {} buffers for {} devices", data.size(), ranks_.size()));
+// Makes memory for what the task's rank cannot read where it lies. Probes the routes now, not in the middle
+// of a step.
+void Allreduce::prepare_to_receive(const Task& task, Lane& lane) const {
+  size_t needed = 0;
+  if (task.kind == Task::Kind::transfer) {
+    const Transfer& t = task.transfer;
+    if (!reads_in_place(t.destination, t.source) && t.action == Action::add) needed = received_bytes(t.slice);
+  } else if (task.kind == Task::Kind::combine) {
+    for (size_t r = 0; r < devices_.size(); ++r)
+      if (!reads_in_place(task.rank, static_cast<int>(r)))
+        needed = devices_.size() * received_bytes(task.transfer.slice);
+  }
+  const size_t size = lane.received.empty() ? 0 : lane.received.back().size();
+  if (needed > size)
+    lane.received.push_back(
+        Tensor::empty({static_cast<int64_t>(std::max(needed, 2 * size))}, devices_[task.rank], DType::uint8));
+}
+
+void Allreduce::check_data(const std::vector<Tensor>& data, Reduction reduction) const {
+  if (data.size() != devices_.size())
+    throw Error(fmt::format("allreduce: {} buffers for {} devices", data.size(), devices_.size()));
   for (size_t i = 0; i < data.size(); ++i) {
     if (!data[i].defined()) throw Error(fmt::format("allreduce: data[{}] is undefined", i));
     if (data[i].dtype() != data[0].dtype())
       throw Error(fmt::format("allreduce: data[{}] is {} but data[0] is {}", i, name_of(data[i].dtype()),
                               name_of(data[0].dtype())));
-    if (data[i].dtype() != DType::float32 && data[i].dtype() != DType::bfloat16)
-      throw Error(fmt::format("allreduce: data[{}] is {}: only float32 and bfloat16 are summed", i,
-                              name_of(data[i].dtype())));
+    if (!is_summed(data[i].dtype()))
+      throw Error(
+          fmt::format("allreduce: data[{}] is {}: only float32, bfloat16, float16 and int32 are summed", i,
+                      name_of(data[i].dtype())));
+    if (reduction == Reduction::mean && data[i].dtype() == DType::int32)
+      throw Error(fmt::format("allreduce: data[{}] is int32, whose mean is no integer: ask for the sum", i));
     if (data[i].shape() != data[0].shape())
       throw Error(fmt::format("allreduce: data[{}] has shape {} but data[0] has {}", i,
                               lockstep::to_string(data[i].shape()), lockstep::to_string(data[0].shape())));
-    if (data[i].device() != ranks_[i].device)
+    if (data[i].device() != devices_[i])
       throw Error(fmt::format("allreduce: data[{}] is on device {}, rank {} on device {}", i,
-                              data[i].device().index(), i, ranks_[i].device.index()));
+                              data[i].device().index(), i, devices_[i].index()));
   }
 }
 
-void allreduce(const std::vector<Tensor>& data, Algorithm algorithm) {
+void allreduce(const std::vector<Tensor>& data, Algorithm algorithm, Reduction reduction) {
   std::vector<Device> devices;
   std::vector<int> indices;
   for (size_t i = 0; i < data.size(); ++i) {
@@ -179,7 +253,7 @@ void allreduce(const std::vector<Tensor>& data, Algorithm algorithm) {
     check_devices(devices);
     found = &known.try_emplace({indices, algorithm}, devices, algorithm).first->second;
   }
-  (*found)(data);
+  (*found)(data, reduction);
 }
 
 }  // namespace lockstep::collective

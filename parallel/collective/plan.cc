@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "core/names.h"
 #include "kernels/check.h"
+#include "kernels/combine.h"
 
 namespace lockstep::collective {
 namespace {
@@ -119,11 +121,34 @@ Plan tree(int ranks, int64_t count) {
   return plan;
 }
 
+// One shot: a kernel of rank 0 reads the buffers of all, and writes the sum into all: the star without its
+// rounds. More ranks than a kernel can take go through the star itself, which adds in the same order.
+Plan one_shot(int ranks, int64_t count) {
+  Plan plan = star(ranks, count);
+  plan.fused = ranks <= kernels::kMostBuffers;
+  return plan;
+}
+
+// Two shot: each rank does so with its own part of the elements.
+Plan two_shot(int ranks, int64_t count) {
+  Plan plan = empty_plan(ranks, count);
+  plan.fused = ranks <= kernels::kMostBuffers;
+  for (int owner = 0; owner < ranks; ++owner) {
+    const Slice part = slice_of(count, ranks, owner);
+    if (part.size() == 0) continue;
+    for (int i = 1; i < ranks; ++i)
+      plan.transfers.push_back({i - 1, (owner + i) % ranks, owner, part, Action::add});
+    for (int i = 1; i < ranks; ++i)
+      plan.transfers.push_back({ranks - 1, owner, (owner + i) % ranks, part, Action::copy});
+  }
+  std::stable_sort(plan.transfers.begin(), plan.transfers.end(),
+                   [](const Transfer& a, const Transfer& b) { return a.round < b.round; });
+  return plan;
+}
+
 const std::vector<NamedAlgorithm>& algorithms() {
   static const std::vector<NamedAlgorithm> table{
-      {"ring", ring},
-      {"star", star},
-      {"tree", tree},
+      {"ring", ring}, {"star", star}, {"tree", tree}, {"one_shot", one_shot}, {"two_shot", two_shot},
   };
   return table;
 }

@@ -37,6 +37,9 @@ struct Plan {
   int ranks;
   int64_t count;  // elements of every rank's buffer
   std::vector<Transfer> transfers;
+  // Each slice is summed up in one rank, in the order of the ranks, and copied to all others, by one kernel
+  // that reads and writes the memory of all.
+  bool fused = false;
 };
 
 // Beyond these a size is a mistake of its caller's: a plan grows with the square of the ranks.
@@ -52,6 +55,8 @@ using Algorithm = Plan (*)(int ranks, int64_t count);
 Plan star(int ranks, int64_t count);
 Plan ring(int ranks, int64_t count);
 Plan tree(int ranks, int64_t count);
+Plan one_shot(int ranks, int64_t count);
+Plan two_shot(int ranks, int64_t count);
 
 // All algorithms by name. To add one: its function, and its line in the table in plan.cc. Options, help texts
 // and tests take the names from here.

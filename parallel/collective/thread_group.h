@@ -19,7 +19,7 @@ namespace lockstep::collective {
 
 class ThreadGroup {
  public:
-  explicit ThreadGroup(const std::vector<Device>& devices, Algorithm algorithm = ring);
+  explicit ThreadGroup(const std::vector<Device>& devices, Algorithm algorithm = one_shot);
 
   // Calls work(r) for every rank with runs[r], at the same time, each in a host thread of its own, and
   // returns when all have ended. Where one throws, or ends while others wait for it, all end, and an Error

@@ -115,8 +115,11 @@ float tree_sum(const Values& values, size_t i) {
 
 // An algorithm that has no entry here fails the test.
 std::vector<float> serial_sum(const std::string& algorithm, const Values& values) {
-  static const std::map<std::string, SerialSum> oracles{
-      {"ring", ring_sum}, {"star", star_sum}, {"tree", tree_sum}};
+  static const std::map<std::string, SerialSum> oracles{{"ring", ring_sum},
+                                                        {"star", star_sum},
+                                                        {"tree", tree_sum},
+                                                        {"one_shot", star_sum},
+                                                        {"two_shot", star_sum}};
   const SerialSum oracle = oracles.at(algorithm);
   std::vector<float> sum;
   for (size_t i = 0; i < values[0].size(); ++i) sum.push_back(oracle(values, i));
@@ -355,8 +358,8 @@ TEST(Allreduce, RefusesBuffersThatDoNotFitTogetherAndLeavesThemAlone) {
   EXPECT_EQ(refusal({a, Tensor::zeros({2, 2}, devices[1], DType::int32)}),
             "allreduce: data[1] is int32 but data[0] is float32");
   EXPECT_EQ(
-      refusal({Tensor::zeros({2}, devices[0], DType::int32), Tensor::zeros({2}, devices[1], DType::int32)}),
-      "allreduce: data[0] is int32: only float32 and bfloat16 are summed");
+      refusal({Tensor::zeros({2}, devices[0], DType::uint8), Tensor::zeros({2}, devices[1], DType::uint8)}),
+      "allreduce: data[0] is uint8: only float32, bfloat16, float16 and int32 are summed");
   EXPECT_EQ(refusal({a, Tensor()}), "allreduce: data[1] is undefined");
   EXPECT_EQ(refusal({a, b, Tensor::zeros({2, 2}, devices[1])}),
             "allreduce: ranks 1 and 2 are both on device 1: each needs one of its own");

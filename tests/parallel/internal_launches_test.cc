@@ -58,5 +58,40 @@ TEST(Launches, OfAStepOfResNet18) {
   EXPECT_LE(launches_of_a_step([](const Device& d) { return nn::resnet18(10, 1, d); }, 1, 2, 5.0F), 200U);
 }
 
+// --- what an allreduce enqueues
+
+hostcuda::Launches calls_of(collective::Algorithm algorithm, int k) {
+  const std::vector<Device> devices = make_devices(k);
+  std::vector<Tensor> data;
+  for (const Device& device : devices)
+    data.push_back(Tensor::zeros({11'000'000}, device));  // as ResNet-18 has
+  collective::Allreduce reduce(devices, algorithm);
+  reduce(data);
+  const hostcuda::Launches before = hostcuda::launches();
+  reduce(data);
+  const hostcuda::Launches now = hostcuda::launches();
+  const hostcuda::Launches calls{now.kernels - before.kernels, now.library_calls - before.library_calls,
+                                 now.copies - before.copies, now.events - before.events};
+  std::printf("%llu kernels, %llu copies, %llu events\n", static_cast<unsigned long long>(calls.kernels),
+              static_cast<unsigned long long>(calls.copies), static_cast<unsigned long long>(calls.events));
+  for (const Device& device : devices) device.synchronize();
+  return calls;
+}
+
+// A ring's hop needs what its left neighbour has just done: an event recorded and waited for, each.
+TEST(HostCalls, OfARingOver8) {
+  const hostcuda::Launches calls = calls_of(collective::ring, 8);
+  EXPECT_EQ(calls.kernels, 56U);
+  EXPECT_EQ(calls.copies, 56U);
+  EXPECT_LE(calls.events, 2U * 112 + 32);
+}
+
+TEST(HostCalls, OfOtherAlgorithmsOver8) {
+  for (const collective::NamedAlgorithm& named : collective::algorithms()) {
+    std::printf("%s: ", named.name.c_str());
+    calls_of(named.plan, 8);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::parallel

@@ -113,7 +113,9 @@ TEST(Plan, UnknownAlgorithmNamesTheNearest) {
     algorithm_named("rign", "--allreduce");
     FAIL() << "accepted";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "--allreduce: unknown name 'rign', did you mean 'ring'? (ring, star, tree)");
+    EXPECT_STREQ(
+        error.what(),
+        "--allreduce: unknown name 'rign', did you mean 'ring'? (ring, star, tree, one_shot, two_shot)");
   }
 }
 

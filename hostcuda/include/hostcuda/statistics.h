@@ -18,6 +18,8 @@ PeerCopies peer_copies();
 struct Launches {
   uint64_t kernels = 0;
   uint64_t library_calls = 0;  // cuBLAS and cuDNN
+  uint64_t copies = 0;
+  uint64_t events = 0;  // recorded, or waited for by a stream
   uint64_t all() const { return kernels + library_calls; }
 };
 

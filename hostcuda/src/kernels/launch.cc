@@ -10,13 +10,12 @@
 #include "hostcuda/src/runtime/api.h"
 #include "hostcuda/src/runtime/capture.h"
 #include "hostcuda/src/runtime/config.h"
+#include "hostcuda/src/runtime/counts.h"
 #include "hostcuda/src/runtime/share.h"
 #include "hostcuda/src/runtime/tally.h"
 
 namespace hostcuda {
 namespace {
-
-std::atomic<uint64_t> kernels_launched{0}, library_calls{0};
 
 // An element kernel is shared where every worker gets at least this many elements; slices end on whole cache
 // lines, so that no two workers write to one.
@@ -119,14 +118,14 @@ cudaError_t enqueue_on_current(cudaStream_t stream, Make make) {
 }  // namespace
 
 Launches launches() {
-  return {kernels_launched, library_calls};
+  return {counts.kernels, counts.library_calls, counts.copies, counts.events};
 }
 
 cudaError_t enqueue_kernel(KernelLaunch launch, cudaStream_t stream) {
   return device_call([&] {
     const cudaError_t error = check_limits(launch);
     if (error != cudaSuccess) return error;
-    ++kernels_launched;
+    ++counts.kernels;
     return enqueue_on_current(stream, [&] { return std::make_unique<KernelWork>(std::move(launch)); });
   });
 }
@@ -135,7 +134,7 @@ cudaError_t enqueue_elements(int64_t n, std::function<void(int64_t, int64_t)> sl
                              cudaStream_t stream) {
   return device_call([&] {
     if (n < 0) return cudaErrorInvalidConfiguration;
-    ++kernels_launched;
+    ++counts.kernels;
     return enqueue_on_current(stream,
                               [&] { return std::make_unique<ElementsWork>(n, std::move(slice), site); });
   });
@@ -154,7 +153,7 @@ cudaError_t enqueue_call(const char* name, std::function<void()> call, cudaStrea
 cudaError_t enqueue_shared_call(const char* name, std::function<cudaError_t(Device&)> call,
                                 cudaStream_t stream) {
   return device_call([&] {
-    ++library_calls;
+    ++counts.library_calls;
     return enqueue_on_current(stream, [&] { return std::make_unique<CallWork>(name, std::move(call)); });
   });
 }

@@ -9,6 +9,7 @@
 #include "hostcuda/src/runtime/api.h"
 #include "hostcuda/src/runtime/capture.h"
 #include "hostcuda/src/runtime/config.h"
+#include "hostcuda/src/runtime/counts.h"
 #include "hostcuda/src/runtime/memory.h"
 #include "hostcuda/src/runtime/share.h"
 #include "hostcuda/src/runtime/tally.h"
@@ -205,6 +206,7 @@ cudaError_t copy(void* destination, const void* source, size_t bytes, cudaMemcpy
       std::make_unique<CopyWork>(destination, source, bytes, find_route(to, from), to.mask() | from.mask());
   if (from.pageable() && !wait && !captured) work->take_snapshot();
   if (is_tallied()) work->describe(describe(to, from, bytes, stream->device, wait));
+  ++counts.copies;
   error = submit(*stream, std::move(work));
   return error == cudaSuccess && wait ? wait_for_stream(*stream) : error;
 }

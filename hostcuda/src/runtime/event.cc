@@ -4,6 +4,7 @@
 
 #include "hostcuda/src/runtime/api.h"
 #include "hostcuda/src/runtime/capture.h"
+#include "hostcuda/src/runtime/counts.h"
 #include "hostcuda/src/runtime/tally.h"
 
 namespace hostcuda {
@@ -70,6 +71,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return device_call([&] {
+    ++counts.events;
     CUstream_st* const found = find_stream(stream);
     if (!is_valid(event) || found == nullptr || found->device != event->device)
       return cudaErrorInvalidResourceHandle;
@@ -90,6 +92,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
   return device_call([&] {
+    ++counts.events;
     CUstream_st* const found = find_stream(stream);
     if (!is_valid(event) || found == nullptr) return cudaErrorInvalidResourceHandle;
     if (flags != 0) return cudaErrorInvalidValue;
