@@ -1,5 +1,6 @@
-// Times and checks allreduces, in the manner of nccl-tests (NVIDIA, github.com/NVIDIA/nccl-tests): out of place
-// and in place, with inputs whose result is exact in any order of additions, so that one wrong bit shows.
+// Times and checks allreduces, in the manner of nccl-tests (NVIDIA, github.com/NVIDIA/nccl-tests): out of
+// place and in place, with inputs whose result is exact in any order of additions, so that one wrong bit
+// shows.
 #pragma once
 
 #include <cstdint>
