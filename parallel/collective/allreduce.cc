@@ -128,6 +128,8 @@ const Plan& Allreduce::prepared_plan(int64_t count) {
   if (plan.ranks != static_cast<int>(ranks_.size()) || plan.count != count)
     throw Error(fmt::format("allreduce: asked for a plan of {} ranks and {} elements, got one of {} and {}",
                             ranks_.size(), count, plan.ranks, plan.count));
+  if (plan.goal != Goal::allreduce)
+    throw Error(fmt::format("allreduce: the plan is one for {}", name_of(plan.goal)));
   for (const Transfer& t : plan.transfers) {
     const Device &source = ranks_[t.source].device, &destination = ranks_[t.destination].device;
     const auto [found, created] = links_.try_emplace({t.source, t.destination}, source, destination);
