@@ -1,7 +1,7 @@
 // Training on several devices from scratch: sections 2 to 6 of the PyTorch article. Its functions are those
 // of Lockstep: get_params, split_batch and train_batch are in parallel/replicas.cc and parallel/shards.cc,
 // and the allreduce that it writes, all gradients to the first device and the sum back to all, is `star` in
-// parallel/collective/plan.cc. README.md, beside this file, says where the article is wrong, and what is
+// parallel/collective/star.cc. README.md, beside this file, says where the article is wrong, and what is
 // right.
 #include <fmt/format.h>
 

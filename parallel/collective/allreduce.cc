@@ -170,6 +170,8 @@ const Allreduce::Prepared& Allreduce::prepared(int64_t count) {
   if (plan.ranks != ranks || plan.count != count)
     throw Error(fmt::format("allreduce: asked for a plan of {} ranks and {} elements, got one of {} and {}",
                             ranks, count, plan.ranks, plan.count));
+  if (plan.goal != Goal::allreduce)
+    throw Error(fmt::format("allreduce: the plan is one for {}", name_of(plan.goal)));
   Prepared made;
   made.schedule = schedule(plan);
   made.fused = plan.fused;

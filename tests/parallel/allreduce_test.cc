@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <map>
 #include <random>
 #include <set>
 #include <thread>
@@ -17,6 +16,7 @@
 #include "core/stream.h"
 #include "kernels/check.h"
 #include "kernels/elementwise.h"
+#include "parallel/collective/serial.h"
 #include "tests/parallel/buffers.h"
 
 namespace lockstep::collective {
@@ -79,60 +79,13 @@ Values random_floats(int ranks, int64_t count, unsigned seed) {
   return values;
 }
 
-// The sum of element i, written down without a plan.
-using SerialSum = float (*)(const Values& values, size_t i);
-
-// Rank after rank, from `start` once around.
-float sum_around(const Values& values, size_t start, size_t i) {
-  const size_t n = values.size();
-  float sum = values[start][i];
-  for (size_t j = 1; j < n; ++j) sum = values[(start + j) % n][i] + sum;
-  return sum;
-}
-
-float star_sum(const Values& values, size_t i) {
-  return sum_around(values, 0, i);
-}
-
-// Slice c from rank c onwards.
-float ring_sum(const Values& values, size_t i) {
-  const size_t n = values.size(), count = values[0].size();
-  const size_t unit = count >= 32 * n ? 32 : 1;
-  size_t slice = 0;
-  while (slice + 1 < n && i >= count / unit * (slice + 1) / n * unit) ++slice;
-  return sum_around(values, slice, i);
-}
-
-// What rank r of the tree passes up: its own value, then its left subtree's, then its right one's.
-float subtree_sum(const Values& values, size_t rank, size_t i) {
-  if (rank >= values.size()) return -0.0f;  // x + -0 is x, for every x
-  return values[rank][i] + subtree_sum(values, 2 * rank + 1, i) + subtree_sum(values, 2 * rank + 2, i);
-}
-
-float tree_sum(const Values& values, size_t i) {
-  return subtree_sum(values, 0, i);
-}
-
-// An algorithm that has no entry here fails the test.
-std::vector<float> serial_sum(const std::string& algorithm, const Values& values) {
-  static const std::map<std::string, SerialSum> oracles{{"ring", ring_sum},
-                                                        {"star", star_sum},
-                                                        {"tree", tree_sum},
-                                                        {"one_shot", star_sum},
-                                                        {"two_shot", star_sum}};
-  const SerialSum oracle = oracles.at(algorithm);
-  std::vector<float> sum;
-  for (size_t i = 0; i < values[0].size(); ++i) sum.push_back(oracle(values, i));
-  return sum;
-}
-
 TEST_P(AllreduceTest, SumsInOneOrderBitForBit) {
   const unsigned seed = 7;
   SCOPED_TRACE(fmt::format("seed {}", seed));
   for (const int n : kRanks) {
     for (const int64_t count : {5, 1000, 20011}) {
       const Values values = random_floats(n, count, seed);
-      const std::vector<float> want = serial_sum(GetParam(), values);
+      const std::vector<float> want = carried_out(algorithm_(n, count), values).front();
       for (int run = 0; run < 2; ++run) {
         const Buffers buffers(make_devices(n), values);
         allreduce(buffers.data(), algorithm_);
@@ -383,6 +336,7 @@ TEST(Allreduce, RefusesAPlanThatDoesNotSumUp) {
   const Algorithm of_another_size = [](int ranks, int64_t count) { return ring(ranks, count + 1); };
   EXPECT_EQ(refusal(data, of_another_size),
             "allreduce: asked for a plan of 2 ranks and 1 elements, got one of 2 and 2");
+  EXPECT_EQ(refusal(data, reduce_scatter), "allreduce: the plan is one for reduce_scatter");
   EXPECT_EQ(data[0].to_host<float>(), std::vector<float>{1});
   EXPECT_EQ(data[1].to_host<float>(), std::vector<float>{2});
 }

@@ -78,7 +78,7 @@ TEST(LenetReplicas, OneStepOnManyDevicesDiffersFromOneByRoundingOnly) {
 
 TEST(LenetReplicas, RunsGiveTheSameBits) {
   SCOPED_TRACE(fmt::format("seed {}", kSeed));
-  for (const auto& [name, algorithm] : collective::algorithms())
+  for (const auto& [name, algorithm, in_chunks] : collective::algorithms())
     EXPECT_EQ(weights_after(3, 4, algorithm), weights_after(3, 4, algorithm));
 }
 

@@ -232,7 +232,7 @@ TEST(TrainBatch, GivesTheSameBitsForEveryNumberOfDevicesWhereSumsAreExact) {
   for (const int rows : {1, 2, 9, 31}) {
     const Trained one = train(1, rows, 0.125f, 1, collective::ring);
     for (const int k : {2, 3, 4, 7, 9})
-      for (const auto& [name, algorithm] : collective::algorithms()) {
+      for (const auto& [name, algorithm, in_chunks] : collective::algorithms()) {
         const Trained many = train(k, rows, 0.125f, 1, algorithm);
         EXPECT_EQ(many.loss, one.loss) << rows << " rows on " << k;
         for (const auto& replica : many.weights)

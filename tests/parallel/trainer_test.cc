@@ -125,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, StepOnDevices,
                          testing::Values(nn::LeNet::article, nn::LeNet::chapter, nn::LeNet::classic));
 
 TEST(Trainer, KeepsAllReplicasBitwiseEqual) {
-  for (const auto& [name, algorithm] : collective::algorithms()) {
+  for (const auto& [name, algorithm, in_chunks] : collective::algorithms()) {
     for (const int k : {2, 3, 5, 8}) {
       Training training(k, nn::LeNet::article, with_sgd(algorithm));
       for (int i = 0; i < 3; ++i) training.step();
