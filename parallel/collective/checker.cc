@@ -283,22 +283,23 @@ std::string in_words(const Found& f, const Plan& plan, Sweep& sweep) {
 std::optional<Violation> find_violation(const Plan& plan) {
   check_sizes(plan.ranks, plan.count);
   if (plan.root < 0 || plan.root >= plan.ranks)
-    return Violation{fmt::format("plan: the root is rank {} of {}", plan.root, plan.ranks), kNone, kNone};
+    return Violation{fmt::format("the root is rank {} of {}", plan.root, plan.ranks), kNone, kNone};
   int round = 0;
   for (size_t i = 0; i < plan.transfers.size(); ++i) {
     if (const std::string fault = fault_of(plan.transfers[i], plan, round); !fault.empty())
-      return Violation{"plan: " + fault, static_cast<int>(i), kNone};
+      return Violation{fault, static_cast<int>(i), kNone};
     round = plan.transfers[i].round;
   }
   Sweep sweep(plan);
   const std::optional<Found> found = sweep.run();
   if (!found) return {};
-  return Violation{"plan: " + in_words(*found, plan, sweep), found->transfer,
+  return Violation{in_words(*found, plan, sweep), found->transfer,
                    found->transfer == kNone ? found->rank : kNone};
 }
 
 void check(const Plan& plan) {
-  if (const std::optional<Violation> violation = find_violation(plan)) throw Error(violation->what);
+  if (const std::optional<Violation> violation = find_violation(plan))
+    throw Error("plan: " + violation->what);
 }
 
 }  // namespace lockstep::collective
