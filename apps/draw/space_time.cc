@@ -50,7 +50,10 @@ class Picture {
         body_ += fmt::format("<g class=\"round\" data-round=\"{}\">\n", round);
       arrow(plan_.transfers[i], violation_ && violation_->transfer == static_cast<int>(i));
       if (i + 1 < plan_.transfers.size() && plan_.transfers[i + 1].round == round) continue;
-      body_ += labels_ + "</g>\n";  // last: no arrow crosses them out
+      body_ +=
+          "<g text-anchor=\"middle\" stroke=\"#fff\" stroke-width=\"4\" paint-order=\"stroke\" "
+          "font-size=\"11\">\n" +
+          labels_ + "</g></g>\n";  // last: no arrow crosses them out
       labels_.clear();
     }
     legend();
@@ -115,11 +118,8 @@ class Picture {
       // Near the source, where arrows do not cross yet; but where one rank sends several, near their ends.
       const bool several = sent_[{t.round, t.source}] > 1;
       const Point place = at(several ? length - 26 : std::min(26.0, length * 0.45), 0);
-      labels_ += fmt::format(
-          "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" fill=\"{}\" stroke=\"#fff\" "
-          "stroke-width=\"4\" "
-          "paint-order=\"stroke\" font-size=\"11\">{}</text>\n",
-          place.x, place.y + 4, colour, names_.name(t.slice));
+      labels_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"{}\">{}</text>\n", place.x, place.y + 4,
+                             colour, names_.name(t.slice));
     }
     body_ += "</g>\n";
   }

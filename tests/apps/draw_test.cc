@@ -154,6 +154,21 @@ TEST_F(Draw, RingsOverATopology) {
   EXPECT_EQ(collective::read_plan(path("p.json")).transfers.size(), 6u * 8 * 14);
 }
 
+TEST_F(Draw, ThePicturesOfThePageAreWhatItDraws) {
+  const std::vector<std::vector<std::string>> all{{"ring"},
+                                                  {"bidirectional_ring"},
+                                                  {"star"},
+                                                  {"sharded_star"},
+                                                  {"halving_doubling"},
+                                                  {"tree", "--ranks", "7", "--chunks", "3"},
+                                                  {"double_tree", "--ranks", "8", "--chunks", "2"}};
+  for (const std::vector<std::string>& arguments : all) {
+    draw(arguments);
+    const std::string committed = IMAGES "/" + arguments[0] + ".svg";
+    EXPECT_TRUE(text_of("p.svg") == read_text(committed)) << committed << " is out of date: draw it again";
+  }
+}
+
 TEST_F(Draw, RefusesWhatItCannotDraw) {
   EXPECT_TRUE(refusal({"rign"}).starts_with("draw: draw: unknown name 'rign', did you mean 'ring'? ("));
   EXPECT_EQ(refusal({"ring", "--ranks", "65"}), "draw: --ranks is 65: use 1 to 64\n");
