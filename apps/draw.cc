@@ -64,12 +64,11 @@ collective::Plan plan_of(const Options& options, const CLI::App& app) {
   apps::check_value(!given("--count") || options.count > 0, "--count", static_cast<double>(options.count),
                     "1 or more");
   if (options.name == kRings) {
-    if (options.topology.empty())
-      throw Error("rings: name the file with the machine's links: --topology FILE.json");
     for (const char* option : {"--ranks", "--chunks"})
       if (given(option))
         throw Error(fmt::format("{}: rings are as the topology has them: leave it out", option));
-    const auto rings = disjoint_rings(collective::read_topology(options.topology));
+    const auto rings = disjoint_rings(options.topology.empty() ? collective::this_machine()
+                                                               : collective::read_topology(options.topology));
     const auto with_count = [&](int64_t count) { return collective::rings(rings, count); };
     return options.count > 0 ? with_count(options.count)
                              : smallest_plan(with_count, static_cast<int>(rings.front().size()));
@@ -122,7 +121,8 @@ int main(int argc, char** argv) {
   app.add_option("--chunks", options.chunks,
                  "Into how many chunks a tree cuts the buffer; else by the count.")
       ->default_str("");
-  app.add_option("--topology", options.topology, "The links that 'rings' are laid over, FILE.json.");
+  app.add_option("--topology", options.topology,
+                 "The links that 'rings' are laid over, FILE.json; else this machine's.");
   app.add_option("-o", options.picture, "Write the picture to this SVG file; else to NAME.svg.");
   app.add_option("--animate", options.page,
                  "Write an HTML page, too, in which one steps through the rounds.");

@@ -6,6 +6,7 @@
 #include <bit>
 #include <numeric>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "kernels/check.h"
@@ -161,23 +162,31 @@ class Sweep {
     return kNone;
   }
 
-  // The rank whose contribution alone `rank` has to hold here; kAll: the sum of all; kNone: anything.
-  int wanted(int rank, int shard, int part) const {
+  // Those that the goal asks something of: from the first to before the last.
+  std::pair<int, int> ranks_of_goal(int shard, int part) const {
     switch (plan_.goal) {
-      case Goal::allreduce:
-        return kAll;
       case Goal::reduce:
-        return rank == plan_.root ? kAll : kNone;
+        return {plan_.root, plan_.root + 1};
+      case Goal::reduce_scatter:
+        return {shard, shard + 1};
+      case Goal::all_to_all:
+        return {part, part + 1};
+      default:
+        return {0, plan_.ranks};
+    }
+  }
+
+  // The rank whose contribution alone they have to hold; kAll: the sum of all.
+  int wanted(int shard) const {
+    switch (plan_.goal) {
       case Goal::broadcast:
         return plan_.root;
-      case Goal::reduce_scatter:
-        return rank == shard ? kAll : kNone;
       case Goal::all_gather:
-        return shard;
       case Goal::all_to_all:
-        return rank == part ? shard : kNone;
+        return shard;
+      default:
+        return kAll;
     }
-    return kNone;
   }
 
   std::optional<Found> result() {
@@ -193,9 +202,9 @@ class Sweep {
     };
     const Slice all{0, plan_.count};
     const int shard = slice_at(all), part = slice_at(slice_of(all, n, shard));
-    for (int rank = 0; rank < n; ++rank) {
-      const int want = wanted(rank, shard, part);
-      if (want == kNone) continue;
+    const auto [first, last] = ranks_of_goal(shard, part);
+    for (int rank = first; rank < last; ++rank) {
+      const int want = wanted(shard);
       const uint64_t* set = set_of(rank);
       int held = 0;
       for (size_t word = 0; word < words_; ++word) held += std::popcount(set[word]);

@@ -74,7 +74,7 @@ TEST_F(CheckPlan, SaysWhatIsWrongInOneLine) {
       refusal(R"({"ranks": 2, "count": 8, "transfers": []})"),
       "plan.json: rank 0 ends without the contribution of rank 1 to elements [0, 8): no transfers connect "
       "them\n");
-  EXPECT_TRUE(refusal("ring").starts_with("plan.json: is no plan in JSON: "));
+  EXPECT_TRUE(refusal("ring").starts_with("plan.json: is no JSON: "));
 }
 
 TEST_F(CheckPlan, WithoutAFileItSaysSo) {

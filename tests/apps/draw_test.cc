@@ -1,5 +1,6 @@
 // draw as its users see it: the picture is XML and shows every transfer, the page carries the plan, faults
 // are red; and in a browser, where there is one (chromium), the page shows the sums that the plan makes.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -31,17 +32,17 @@ std::string fault_in_xml(const std::string& text) {
        std::regex_search(at, text.cend(), match, tag, std::regex_constants::format_default);
        at = match[0].second) {
     const std::string between(at, match[0].first), name = match[2];
-    if (!std::regex_match(between, words)) return "text: " + between.substr(0, 60);
+    if (!std::regex_match(between, words)) return fmt::format("text: {}", between.substr(0, 60));
     if (match[1].length() > 0) {
-      if (open.empty() || open.back() != name) return "</" + name + "> closes nothing";
+      if (open.empty() || open.back() != name) return fmt::format("</{}> closes nothing", name);
       open.pop_back();
     } else {
       roots += open.empty();
       if (match[4].length() == 0) open.push_back(name);
     }
   }
-  if (!open.empty()) return "<" + open.back() + "> is not closed";
-  if (roots != 1) return std::to_string(roots) + " roots";
+  if (!open.empty()) return fmt::format("<{}> is not closed", open.back());
+  if (roots != 1) return fmt::format("{} roots", roots);
   return std::all_of(at, text.cend(), [](char c) { return c == '\n'; }) ? "" : "text after the end";
 }
 
@@ -152,6 +153,8 @@ TEST_F(Draw, RingsOverATopology) {
   const Outcome outcome = draw({"rings", "--topology", EIGHT_GPUS, "--json", path("p.json")});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
   EXPECT_EQ(collective::read_plan(path("p.json")).transfers.size(), 6u * 8 * 14);
+  EXPECT_EQ(draw({"rings", "--json", path("machine.json")}).exit_code, 0);  // this machine's
+  EXPECT_GE(collective::read_plan(path("machine.json")).ranks, 1);
 }
 
 TEST_F(Draw, ThePicturesOfThePageAreWhatItDraws) {
@@ -244,7 +247,7 @@ std::vector<std::string> sums_of(collective::Plan plan, int rounds, const json& 
       std::string sum;
       for (int from = 0; from < plan.ranks; ++from)
         if ((buffer[cuts[i].get<size_t>()] >> from & 1) != 0)
-          sum += (sum.empty() ? "" : " ") + std::to_string(from);
+          sum += fmt::format("{}{}", sum.empty() ? "" : " ", from);
       sums.push_back(sum);
     }
   return sums;
