@@ -8,6 +8,7 @@
 #include <numeric>
 #include <set>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "kernels/check.h"
@@ -163,23 +164,31 @@ class Sweep {
     return kNone;
   }
 
-  // The rank whose contribution alone `rank` has to hold here; kAll: the sum of all; kNone: anything.
-  int wanted(int rank, int shard, int part) const {
+  // Those that the goal asks something of: from the first to before the last.
+  std::pair<int, int> ranks_of_goal(int shard, int part) const {
     switch (plan_.goal) {
-      case Goal::allreduce:
-        return kAll;
       case Goal::reduce:
-        return rank == plan_.root ? kAll : kNone;
+        return {plan_.root, plan_.root + 1};
+      case Goal::reduce_scatter:
+        return {shard, shard + 1};
+      case Goal::all_to_all:
+        return {part, part + 1};
+      default:
+        return {0, plan_.ranks};
+    }
+  }
+
+  // The rank whose contribution alone they have to hold; kAll: the sum of all.
+  int wanted(int shard) const {
+    switch (plan_.goal) {
       case Goal::broadcast:
         return plan_.root;
-      case Goal::reduce_scatter:
-        return rank == shard ? kAll : kNone;
       case Goal::all_gather:
-        return shard;
       case Goal::all_to_all:
-        return rank == part ? shard : kNone;
+        return shard;
+      default:
+        return kAll;
     }
-    return kNone;
   }
 
   std::optional<Found> result() {
@@ -195,9 +204,9 @@ class Sweep {
     };
     const Slice all{0, plan_.count};
     const int shard = slice_at(all), part = slice_at(slice_of(all, n, shard));
-    for (int rank = 0; rank < n; ++rank) {
-      const int want = wanted(rank, shard, part);
-      if (want == kNone) continue;
+    const auto [first, last] = ranks_of_goal(shard, part);
+    for (int rank = first; rank < last; ++rank) {
+      const int want = wanted(shard);
       const uint64_t* set = set_of(rank);
       int held = 0;
       for (size_t word = 0; word < words_; ++word) held += std::popcount(set[word]);
@@ -296,7 +305,7 @@ std::optional<Violation> fault_of_fused(const Plan& plan) {
     const auto others = static_cast<size_t>(plan.ranks) - 1;
     if (transfers.size() != 2 * others || added.size() != others || copied.size() != others)
       return Violation{
-          fmt::format("plan: it is fused, so elements [{}, {}) must be added up in one rank and copied "
+          fmt::format("it is fused, so elements [{}, {}) must be added up in one rank and copied "
                       "from it to all others",
                       slice.first, slice.second),
           static_cast<int>(transfers.front() - plan.transfers.data()), -1};
@@ -309,22 +318,23 @@ std::optional<Violation> fault_of_fused(const Plan& plan) {
 std::optional<Violation> find_violation(const Plan& plan) {
   check_sizes(plan.ranks, plan.count);
   if (plan.root < 0 || plan.root >= plan.ranks)
-    return Violation{fmt::format("plan: the root is rank {} of {}", plan.root, plan.ranks), kNone, kNone};
+    return Violation{fmt::format("the root is rank {} of {}", plan.root, plan.ranks), kNone, kNone};
   int round = 0;
   for (size_t i = 0; i < plan.transfers.size(); ++i) {
     if (const std::string fault = fault_of(plan.transfers[i], plan, round); !fault.empty())
-      return Violation{"plan: " + fault, static_cast<int>(i), kNone};
+      return Violation{fault, static_cast<int>(i), kNone};
     round = plan.transfers[i].round;
   }
   Sweep sweep(plan);
   const std::optional<Found> found = sweep.run();
   if (!found) return plan.fused ? fault_of_fused(plan) : std::nullopt;
-  return Violation{"plan: " + in_words(*found, plan, sweep), found->transfer,
+  return Violation{in_words(*found, plan, sweep), found->transfer,
                    found->transfer == kNone ? found->rank : kNone};
 }
 
 void check(const Plan& plan) {
-  if (const std::optional<Violation> violation = find_violation(plan)) throw Error(violation->what);
+  if (const std::optional<Violation> violation = find_violation(plan))
+    throw Error("plan: " + violation->what);
 }
 
 }  // namespace lockstep::collective

@@ -11,7 +11,7 @@ namespace lockstep::collective {
 
 // What is wrong with a plan.
 struct Violation {
-  std::string what;  // "plan: rank 2 adds elements [25, 50) of rank 1 twice, in rounds 3 and 5: ..."
+  std::string what;  // "rank 2 adds slice [25, 50) of rank 1 twice, in rounds 3 and 5: ..."
   int transfer;      // the faulty one; -1: something is missing at the end
   int rank;          // where something is missing; else -1
 };
@@ -26,7 +26,7 @@ struct Violation {
 // The contribution of a rank is what it held at the beginning; a sum holds contributions of several ranks.
 std::optional<Violation> find_violation(const Plan& plan);
 
-// Throws Error with the first violation, in words.
+// Throws Error with the first violation, in words, behind "plan: ".
 void check(const Plan& plan);
 
 }  // namespace lockstep::collective

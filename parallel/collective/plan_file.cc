@@ -12,6 +12,7 @@
 #include "core/printable.h"
 #include "core/text_file.h"
 #include "kernels/check.h"
+#include "parallel/collective/json_value.h"
 #include "parallel/collective/parts.h"
 
 namespace lockstep::collective {
@@ -32,7 +33,7 @@ struct Object {
     if (!value.is_object()) throw Error(fmt::format("{} is no object", where.empty() ? "this" : where));
     for (const auto& [key, unused] : value.items())
       if (std::ranges::find(known, key) == known.end())
-        throw unknown_name(where.empty() ? "plan" : where, printable(key), known);
+        throw unknown_name(where.empty() ? "plan" : where, shown_name(key), known);
   }
 
   bool has(const std::string& key) const { return value.contains(key); }
@@ -43,23 +44,13 @@ struct Object {
   }
 
   int64_t number(const std::string& key, int64_t least, int64_t most) const {
-    return number(get(key), at(key), least, most);
-  }
-
-  static int64_t number(const json& number, const std::string& where, int64_t least, int64_t most) {
-    if (!number.is_number_integer())
-      throw Error(fmt::format("{} is {}: use a whole number", where, in_quotes(number.dump())));
-    const bool too_large =
-        number.is_number_unsigned() && number.get<uint64_t>() > static_cast<uint64_t>(most);
-    if (too_large || number.get<int64_t>() < least || number.get<int64_t>() > most)
-      throw Error(fmt::format("{} is {}: use {} to {}", where, number.dump(), least, most));
-    return number.get<int64_t>();
+    return whole_number(get(key), at(key), least, most);
   }
 
   std::string word(const std::string& key, const std::vector<std::string>& known) const {
     const json& word = get(key);
-    const std::string text = word.is_string() ? word.get<std::string>() : word.dump();
-    if (std::ranges::find(known, text) == known.end()) throw unknown_name(at(key), printable(text), known);
+    const std::string text = word.is_string() ? word.get<std::string>() : shown(word);
+    if (std::ranges::find(known, text) == known.end()) throw unknown_name(at(key), shown_name(text), known);
     return text;
   }
 };
@@ -139,16 +130,18 @@ Plan plan_of(const json& file) {
     t.check_keys({"round", "after", "from", "to", "slice", "action"});
     if (by_round && t.has("after"))
       throw Error(fmt::format("{} has \"after\", but others have \"round\": use one of the two", t.where));
+    if (t.has("after") && !t.get("after").is_array())
+      throw Error(fmt::format("{} is {}: use a list of transfers", t.at("after"), shown(t.get("after"))));
     if (t.has("after"))
       for (const json& before : t.get("after"))
         after[i].push_back(static_cast<int>(
-            Object::number(before, t.at("after"), 0, static_cast<int64_t>(transfers.size()) - 1)));
+            whole_number(before, t.at("after"), 0, static_cast<int64_t>(transfers.size()) - 1)));
     const json& slice = t.get("slice");
     if (!slice.is_array() || slice.size() != 2)
-      throw Error(fmt::format("{} is {}: use [first element, one past the last]", t.at("slice"),
-                              in_quotes(slice.dump())));
-    const int64_t begin = Object::number(slice[0], t.at("slice"), 0, plan.count);
-    const int64_t end = Object::number(slice[1], t.at("slice"), 0, plan.count);
+      throw Error(
+          fmt::format("{} is {}: use [first element, one past the last]", t.at("slice"), shown(slice)));
+    const int64_t begin = whole_number(slice[0], t.at("slice"), 0, plan.count);
+    const int64_t end = whole_number(slice[1], t.at("slice"), 0, plan.count);
     if (begin >= end) throw Error(fmt::format("{} is [{}, {}]: it is empty", t.at("slice"), begin, end));
     const auto rank = [&](const char* key) { return static_cast<int>(t.number(key, 0, plan.ranks - 1)); };
     plan.transfers.push_back({by_round ? static_cast<int>(t.number("round", 0, kMostRounds)) : 0,
@@ -172,9 +165,7 @@ Plan plan_of(const json& file) {
 
 Plan parse_plan(const std::string& text, const std::string& name) {
   try {
-    return plan_of(json::parse(text));
-  } catch (const json::exception& error) {
-    throw Error(fmt::format("{}: is no plan in JSON: {}", printable(name), printable(error.what())));
+    return plan_of(parse_json(text));
   } catch (const Error& error) {
     throw Error(fmt::format("{}: {}", printable(name), error.what()));
   }

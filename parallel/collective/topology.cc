@@ -1,19 +1,23 @@
 #include "parallel/collective/topology.h"
 
+#include <cuda_runtime.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "core/names.h"
 #include "core/printable.h"
 #include "core/text_file.h"
 #include "kernels/check.h"
+#include "parallel/collective/json_value.h"
 
 namespace lockstep::collective {
 namespace {
+
+constexpr int kMostLinks = 1000;  // between two ranks
 
 int links_of(const Topology& topology, int rank) {
   const std::vector<int>& row = topology.links[rank];
@@ -162,25 +166,25 @@ void check(const Topology& topology) {
 
 Topology parse_topology(const std::string& json, const std::string& name) {
   try {
-    const nlohmann::json file = nlohmann::json::parse(json);
-    for (const auto& [key, value] : file.get<std::map<std::string, nlohmann::json>>())
-      if (key != "links")
-        throw Error(fmt::format("topology: unknown key '{}': it has \"links\"", printable(key)));
+    const nlohmann::json file = parse_json(json);
+    if (!file.is_object()) throw Error("topology: this is no object");
+    for (const auto& [key, unused] : file.items())
+      if (key != "links") throw unknown_name("topology", shown_name(key), {"links"});
+    if (!file.contains("links")) throw Error("topology: links is missing");
+    const nlohmann::json& rows = file["links"];
+    if (!rows.is_array()) throw Error(fmt::format("topology: links is {}: use a list of rows", shown(rows)));
     Topology topology{0, {}};
-    for (const auto& row : file.at("links")) {
+    for (size_t a = 0; a < rows.size(); ++a) {
+      if (!rows[a].is_array())
+        throw Error(fmt::format("topology: links[{}] is {}: use a list of numbers", a, shown(rows[a])));
       topology.links.emplace_back();
-      for (const auto& links : row) {
-        if (!links.is_number_integer())
-          throw Error(fmt::format("topology: links[{}][{}] is {}: a number of links is a whole number",
-                                  topology.links.size() - 1, topology.links.back().size(), links.dump()));
-        topology.links.back().push_back(links.get<int>());
-      }
+      for (size_t b = 0; b < rows[a].size(); ++b)
+        topology.links[a].push_back(static_cast<int>(
+            whole_number(rows[a][b], fmt::format("topology: links[{}][{}]", a, b), 0, kMostLinks)));
     }
     topology.ranks = static_cast<int>(topology.links.size());
     check(topology);
     return topology;
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(fmt::format("{}: is no topology in JSON: {}", printable(name), printable(error.what())));
   } catch (const Error& error) {
     throw Error(fmt::format("{}: {}", printable(name), error.what()));
   }
@@ -188,6 +192,23 @@ Topology parse_topology(const std::string& json, const std::string& name) {
 
 Topology read_topology(const std::filesystem::path& file) {
   return parse_topology(read_text(file), file.native());
+}
+
+Topology this_machine() {
+  int devices = 0;
+  LOCKSTEP_CUDA(cudaGetDeviceCount(&devices));
+  const auto n = static_cast<size_t>(devices);
+  Topology topology{devices, std::vector<std::vector<int>>(n, std::vector<int>(n))};
+  const auto reaches = [](int a, int b) {
+    int supported = 0;
+    LOCKSTEP_CUDA(cudaDeviceGetP2PAttribute(&supported, cudaDevP2PAttrAccessSupported, a, b));
+    return supported != 0;
+  };
+  for (int a = 0; a < devices; ++a)
+    for (int b = 0; b < a; ++b)
+      if (reaches(a, b) && reaches(b, a)) topology.links[a][b] = topology.links[b][a] = 1;
+  check(topology);
+  return topology;
 }
 
 std::vector<Ring> disjoint_rings(const Topology& topology) {

@@ -23,6 +23,10 @@ void check(const Topology& topology);
 Topology parse_topology(const std::string& json, const std::string& name);
 Topology read_topology(const std::filesystem::path& file);
 
+// The physical devices of this machine: a link where two reach each other's memory. How many links that
+// takes, CUDA does not tell.
+Topology this_machine();
+
 // Rings through all ranks that share no link (where two ranks have two links, two rings may use them). As
 // many as there can be (twice as many links as rings at every rank), unless the search is given up before.
 // The rings with most links between neighbours come first. Throws Error where there is none.

@@ -75,9 +75,9 @@ void add_down(Plan& plan, const Tree& tree, const Slice& part, int chunks, int f
 
 // How many chunks, where r rounds are needed for one and an inner rank's port carries `load` times the
 // buffer: (r - 1 + k) rounds of a fixed cost and load / k buffers each take least for k as below. The fixed
-// cost is that of kRound elements: 10 us at 100 GB/s.
+// cost is that of kRound floats: 10 us at 400 GB/s.
 int chunks_for(int given, int rounds, double load, int64_t count) {
-  constexpr double kRound = 1 << 18;
+  constexpr double kRound = 1 << 20;
   constexpr double kMostByItself = 64;
   if (given < 0 || given > kMostChunks)
     throw Error(fmt::format("plan: {} chunks: there may be 1 to {}", given, kMostChunks));

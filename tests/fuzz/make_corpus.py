@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the fuzz targets' first inputs, corpus/idx, corpus/safetensors and corpus/png: small files, good and bad ones.
+"""Makes the fuzz targets' first inputs, corpus/idx, corpus/safetensors, corpus/png and corpus/plan: small files, good and bad ones.
 
 Usage: make_corpus.py [folder to write into]. Needs Python alone.
 """
@@ -23,6 +23,12 @@ def packed(data):
 def safetensors(header, data=b""):
     text = (header if isinstance(header, str) else json.dumps(header, separators=(",", ":"))).encode()
     return struct.pack("<Q", len(text)) + text + data
+
+
+def plan(ranks, count, transfers, **more):
+    keys = ("from", "to", "slice", "action", "round", "after")
+    listed = [{key: value for key, value in zip(keys, t) if value is not None} for t in transfers]
+    return json.dumps({"ranks": ranks, "count": count, "transfers": listed, **more}).encode()
 
 
 def entry(dtype, shape, begin, end):
@@ -103,6 +109,21 @@ CORPUS = {
         "claims_much": png(1 << 31, 1 << 31, 8, 0, b"\0"),
         "claims_the_most": png(8192, 8192, 8, 0, b"\0"),
         "cut": png(3, 2, 8, 0, b"\0\1\2\3\1\4\5\6")[:-9],
+        "empty": b"",
+    },
+    "plan": {
+        "star": plan(2, 8, [(1, 0, [0, 8], "add", 0), (0, 1, [0, 8], "copy", 1)]),
+        "after": plan(3, 5, [(1, 0, [0, 5], "add", None, [1]), (2, 1, [0, 5], "add"), (0, 1, [0, 5], "copy", None, [0, 1]),
+                             (1, 2, [0, 5], "copy", None, [2])]),
+        "circle": plan(2, 8, [(1, 0, [0, 8], "add", None, [1]), (0, 1, [0, 8], "copy", None, [0])]),
+        "twice": plan(2, 8, [(1, 0, [0, 8], "add", 0), (1, 0, [2, 4], "add", 1)]),
+        "goal": plan(4, 64, [(0, r, [0, 64], "copy", r) for r in (1, 2, 3)], goal="broadcast", root=0),
+        "each_with_each": plan(3, 18, [(0, 1, [2, 4], "copy", 0), (2, 1, [14, 16], "copy", 0)], goal="all_to_all"),
+        "no_transfers": plan(1, 0, []),
+        "large_numbers": plan(1024, 1 << 48, [(1023, 0, [0, 1 << 48], "add", 2147483646)]),
+        "links": json.dumps({"links": [[0, 2, 1], [2, 0, 1], [1, 1, 0]]}).encode(),
+        "two_islands": json.dumps({"links": [[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]]}).encode(),
+        "deep": b"[" * 2000 + b"]" * 2000,
         "empty": b"",
     },
 }

@@ -15,10 +15,19 @@
 namespace lockstep::collective {
 namespace {
 
+// Lockstep's own, in which every transfer is needed; in others that are right it need not be so.
+const std::vector<NamedAlgorithm> kOwn{{"ring", ring},
+                                       {"bidirectional_ring", bidirectional_ring},
+                                       {"star", star},
+                                       {"sharded_star", sharded_star},
+                                       {"tree", tree, tree},
+                                       {"double_tree", double_tree, double_tree},
+                                       {"halving_doubling", halving_doubling}};
+
 TEST(Checker, CatchesEveryDroppedTransfer) {
-  for (const std::string& name : algorithm_names()) {
+  for (const auto& [name, algorithm, in_chunks] : kOwn) {
     for (const int n : {2, 3, 4, 7, 8}) {
-      const Plan good = algorithm_named(name)(n, 4 * n);
+      const Plan good = algorithm(n, 4 * n);
       for (size_t i = 0; i < good.transfers.size(); ++i) {
         Plan bad = good;
         bad.transfers.erase(bad.transfers.begin() + i);
@@ -29,9 +38,9 @@ TEST(Checker, CatchesEveryDroppedTransfer) {
 }
 
 TEST(Checker, CatchesEveryDoubledTransfer) {
-  for (const std::string& name : algorithm_names()) {
+  for (const auto& [name, algorithm, in_chunks] : kOwn) {
     for (const int n : {2, 3, 4, 7, 8}) {
-      const Plan good = algorithm_named(name)(n, 4 * n);
+      const Plan good = algorithm(n, 4 * n);
       for (size_t i = 0; i < good.transfers.size(); ++i) {
         Plan bad = good;
         bad.transfers.insert(bad.transfers.begin() + i, good.transfers[i]);
@@ -42,9 +51,9 @@ TEST(Checker, CatchesEveryDoubledTransfer) {
 }
 
 TEST(Checker, CatchesEverySwappedPairOfEnds) {
-  for (const std::string& name : algorithm_names()) {
+  for (const auto& [name, algorithm, in_chunks] : kOwn) {
     for (const int n : {2, 3, 4, 7, 8}) {
-      const Plan good = algorithm_named(name)(n, 4 * n);
+      const Plan good = algorithm(n, 4 * n);
       for (size_t i = 0; i < good.transfers.size(); ++i) {
         Plan bad = good;
         std::swap(bad.transfers[i].source, bad.transfers[i].destination);
@@ -85,8 +94,8 @@ TEST(Checker, CatchesEveryWrongSliceOfARing) {
 }
 
 TEST(Checker, CatchesEveryWrongAction) {
-  for (const std::string& name : algorithm_names()) {
-    const Plan good = algorithm_named(name)(4, 16);
+  for (const auto& [name, algorithm, in_chunks] : kOwn) {
+    const Plan good = algorithm(4, 16);
     for (size_t i = 0; i < good.transfers.size(); ++i) {
       Plan bad = good;
       Action& action = bad.transfers[i].action;
@@ -276,9 +285,8 @@ TEST(Checker, WhatItAcceptsIsRightInAnyOrderOfARound) {
   std::mt19937 random(seed);
   int accepted = 0, rejected = 0;
   for (int i = 0; i < 6000; ++i) {
-    const std::vector<std::string> names = algorithm_names();
     const int n = 2 + static_cast<int>(random() % 5);
-    const Plan plan = disturbed(algorithm_named(names[random() % names.size()])(n, 1 + random() % 9), random);
+    const Plan plan = disturbed(kOwn[random() % kOwn.size()].plan(n, 1 + random() % 9), random);
     if (violation(plan) != "") {
       ++rejected;
       continue;

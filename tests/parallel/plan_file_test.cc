@@ -93,13 +93,13 @@ TEST(PlanFile, SaysWhatIsWrong) {
   EXPECT_EQ(refusal_of_second(R"("round": 0, "from": 3, "to": 3, "slice": [0, 8], "action": "add")"),
             "p.json: transfers[1] sends from rank 3 to itself");
   EXPECT_EQ(refusal_of_second(R"("round": 0, "from": "a", "to": 3, "slice": [0, 8], "action": "add")"),
-            "p.json: transfers[1]: from is \"\"a\"\": use a whole number");
+            "p.json: transfers[1]: from is \"a\": use a whole number");
   EXPECT_EQ(refusal_of_second(R"("round": 0, "from": 0, "to": 3, "slice": [0, 9], "action": "add")"),
             "p.json: transfers[1]: slice is 9: use 0 to 8");
   EXPECT_EQ(refusal_of_second(R"("round": 0, "from": 0, "to": 3, "slice": [5, 5], "action": "add")"),
             "p.json: transfers[1]: slice is [5, 5]: it is empty");
   EXPECT_EQ(refusal_of_second(R"("round": 0, "from": 0, "to": 3, "slice": 5, "action": "add")"),
-            "p.json: transfers[1]: slice is \"5\": use [first element, one past the last]");
+            "p.json: transfers[1]: slice is 5: use [first element, one past the last]");
   EXPECT_EQ(refusal_of_second(R"("round": 0, "from": 0, "to": 3, "slice": [0, 8], "action": "sum")"),
             "p.json: transfers[1]: action: unknown name 'sum': use one of these: (add, copy)");
   EXPECT_EQ(refusal_of_second(R"("round": 0, "form": 0, "to": 3, "slice": [0, 8], "action": "add")"),
@@ -111,6 +111,12 @@ TEST(PlanFile, SaysWhatIsWrong) {
             "p.json: transfers[1] has \"after\", but others have \"round\": use one of the two");
   EXPECT_EQ(refusal(R"([{"after": [1], "from": 0, "to": 3, "slice": [0, 8], "action": "add"}])"),
             "p.json: transfers[0]: after is 1: use 0 to 0");
+  EXPECT_EQ(refusal_of_second(R"("after": 0, "from": 0, "to": 3, "slice": [0, 8], "action": "add")"),
+            "p.json: transfers[1] has \"after\", but others have \"round\": use one of the two");
+  EXPECT_EQ(refusal(R"([{"after": 0, "from": 0, "to": 3, "slice": [0, 8], "action": "add"}])"),
+            "p.json: transfers[0]: after is 0: use a list of transfers");
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  EXPECT_EQ(refusal("[]", R"("count": 8, "ranks": )" + deep), "p.json: ranks is a list: use a whole number");
   EXPECT_EQ(refusal("[7]"), "p.json: transfers[0] is no object");
   EXPECT_EQ(refusal("7"), "p.json: transfers is no list");
   EXPECT_EQ(refusal("[]", R"("ranks": 4)"), "p.json: count is missing");
@@ -124,7 +130,7 @@ TEST(PlanFile, SaysWhatIsWrong) {
             "p.json: root is 4: use 0 to 3");
   EXPECT_EQ(error_of([] { parse_plan("[]", "p.json"); }), "p.json: this is no object");
   const std::string no_json = error_of([] { parse_plan("ranks", "p.json"); });
-  EXPECT_TRUE(no_json.starts_with("p.json: is no plan in JSON: ")) << no_json;
+  EXPECT_TRUE(no_json.starts_with("p.json: is no JSON: ")) << no_json;
   EXPECT_EQ(error_of([] { read_plan("/nowhere/p.json"); }),
             "/nowhere/p.json: cannot be read: No such file or directory");
   EXPECT_EQ(error_of([] { read_plan("/tmp"); }), "/tmp: cannot be read: it is a folder");

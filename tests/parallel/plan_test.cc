@@ -140,6 +140,9 @@ TEST(Plan, TreesTakeAboutThreeRoundsALevelAndOneForEachFurtherChunk) {
       EXPECT_LE(down.most_sent, 2 * count) << n;
       EXPECT_EQ(down.most_received, count) << n;
     }
+    if (n == 4) {  // the child that is ready first comes first
+      EXPECT_EQ(cost_of(tree(n, 100, 1)).rounds, 4);
+    }
     // Full trees reach the bounds.
     if (n == (1 << (floor + 1)) - 1 && n > 3) {
       EXPECT_EQ(cost_of(tree(n, 3200, 5)).rounds, 3 * floor - 1 + 5) << n;
@@ -206,9 +209,10 @@ TEST(Plan, RingSendsToTheRightNeighbourOnly) {
 }
 
 TEST(Plan, SlicesOfLongBuffersBeginOnWholeLines) {
-  for (const auto& [name, algorithm, in_chunks] : algorithms())
+  for (const Algorithm algorithm : {Algorithm{ring}, Algorithm{bidirectional_ring}, Algorithm{sharded_star},
+                                    Algorithm{tree}, Algorithm{double_tree}, Algorithm{halving_doubling}})
     for (const Transfer& t : algorithm(5, 1000003).transfers)
-      EXPECT_EQ(t.slice.begin % 32, 0) << name << ", " << to_string(t);
+      EXPECT_EQ(t.slice.begin % 32, 0) << to_string(t);
 }
 
 TEST(Plan, UnknownAlgorithmNamesTheNearest) {

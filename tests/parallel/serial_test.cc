@@ -57,6 +57,30 @@ TEST(CarryOut, ARingSumsSliceCFromRankCAround) {
     }
 }
 
+TEST(CarryOut, AShardedStarGivesTheBitsOfARing) {
+  for (const int n : {2, 3, 8, 17}) {
+    const Values values = random_floats(n, 1000, 7);
+    EXPECT_EQ(carried_out(sharded_star(n, 1000), values), carried_out(ring(n, 1000), values))
+        << n << " ranks";
+  }
+}
+
+// So the bits of a sum depend neither on the buffer that it is part of nor on the chunks.
+TEST(CarryOut, StarTreeAndHalvingDoublingSumEveryElementInOneOrder) {
+  for (const int n : {2, 3, 7, 8, 12, 17}) {
+    const Values one = random_floats(n, 1, 7);
+    Values values;
+    for (const auto& value : one) values.emplace_back(999, value[0]);
+    const auto sum = [&](const Plan& plan, const Values& of) { return carried_out(plan, of).front(); };
+    const auto expect_one = [&](const Plan& alone, const Plan& plan) {
+      EXPECT_EQ(sum(plan, values), std::vector<float>(999, sum(alone, one)[0])) << n << " ranks";
+    };
+    expect_one(star(n, 1), star(n, 999));
+    expect_one(tree(n, 1), tree(n, 999, 5));
+    expect_one(halving_doubling(n, 1), halving_doubling(n, 999));
+  }
+}
+
 // Three values whose sum depends on the order: big + small + small loses both, small + small + big does not.
 TEST(CarryOut, RoundsEveryAdditionToTheType) {
   const float big = 1 << 24;

@@ -2,6 +2,7 @@
 // chapter's example. And what is no topology.
 #include "parallel/collective/topology.h"
 
+#include <cuda_runtime.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -109,6 +110,21 @@ TEST(Topology, FindsAsManyRingsAsWereLaid) {
   }
 }
 
+TEST(Topology, ThisMachineHasALinkWhereTwoDevicesReachEachOther) {
+  int devices = 0, access = 0;
+  ASSERT_EQ(cudaGetDeviceCount(&devices), cudaSuccess);
+  if (devices > 1) {
+    ASSERT_EQ(cudaDeviceCanAccessPeer(&access, 0, 1), cudaSuccess);
+  }
+  if (devices > 1 && access == 0) {
+    EXPECT_EQ(error_of([] { this_machine(); }), "topology: no links lead from rank 0 to rank 1");
+  } else {
+    const Topology topology = this_machine();
+    EXPECT_EQ(topology.ranks, devices);
+    EXPECT_EQ(violation(collective::rings(disjoint_rings(topology), 1001)), "");
+  }
+}
+
 TEST(Topology, SaysWhatIsWrong) {
   const auto refusal = [](const std::string& json) {
     return error_of([&] { disjoint_rings(parse_topology(json, "t.json")); });
@@ -116,21 +132,26 @@ TEST(Topology, SaysWhatIsWrong) {
   EXPECT_EQ(refusal(R"({"links": [[0, 1], [1]]})"),
             "t.json: topology: links[1] has 1 numbers, but there are 2 ranks");
   EXPECT_EQ(refusal(R"({"links": [[0, -1], [-1, 0]]})"),
-            "t.json: topology: links[0][1] is -1: there are 0 or more");
+            "t.json: topology: links[0][1] is -1: use 0 to 1000");
   EXPECT_EQ(refusal(R"({"links": [[0, 1], [2, 0]]})"),
             "t.json: topology: links[0][1] is 1, but links[1][0] is 2: a link leads both ways");
   EXPECT_EQ(refusal(R"({"links": [[1]]})"), "t.json: topology: rank 0 has links to itself");
   EXPECT_EQ(refusal(R"({"links": [[0, 1.5], [1.5, 0]]})"),
-            "t.json: topology: links[0][1] is 1.5: a number of links is a whole number");
+            "t.json: topology: links[0][1] is 1.5: use a whole number");
   EXPECT_EQ(refusal(R"({"links": [[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]]})"),
             "t.json: topology: no links lead from rank 0 to rank 2");
   EXPECT_EQ(refusal(R"({"links": [[0, 1, 0], [1, 0, 1], [0, 1, 0]]})"),
             "topology: no ring: it needs two links of rank 0, which has 1");
   EXPECT_EQ(refusal(R"({"links": []})"), "t.json: plan: 0 ranks: there may be 1 to 1024");
-  EXPECT_EQ(refusal(R"({"lines": []})"), "t.json: topology: unknown key 'lines': it has \"links\"");
-  EXPECT_TRUE(refusal("links").starts_with("t.json: is no topology in JSON: ")) << refusal("links");
-  EXPECT_TRUE(refusal("[]").starts_with("t.json: is no topology in JSON: ")) << refusal("[]");
-  EXPECT_TRUE(refusal("{}").starts_with("t.json: is no topology in JSON: ")) << refusal("{}");
+  EXPECT_EQ(refusal(R"({"lines": []})"),
+            "t.json: topology: unknown name 'lines', did you mean 'links'? (links)");
+  EXPECT_TRUE(refusal("links").starts_with("t.json: is no JSON: ")) << refusal("links");
+  EXPECT_EQ(refusal("[]"), "t.json: topology: this is no object");
+  EXPECT_EQ(refusal("{}"), "t.json: topology: links is missing");
+  EXPECT_EQ(refusal(R"({"links": 5})"), "t.json: topology: links is 5: use a list of rows");
+  EXPECT_EQ(refusal(R"({"links": [5]})"), "t.json: topology: links[0] is 5: use a list of numbers");
+  EXPECT_EQ(refusal(R"({"links": [[{}]]})"),
+            "t.json: topology: links[0][0] is an object: use a whole number");
   EXPECT_EQ(error_of([] { read_topology("/nowhere/t.json"); }),
             "/nowhere/t.json: cannot be read: No such file or directory");
   // Two triangles that share rank 2: connected, but no ring passes through all.
