@@ -125,14 +125,15 @@ DataParallel::DataParallel(const MakeModule& make, const std::vector<Device>& de
                            const DataParallelOptions& options)
     : replicas_(make_replicas(make, devices)),
       devices_(devices),
+      threads_(devices),
       gradients_(parameters_of(replicas_), devices, options.algorithm, options.reduce_in),
       rows_(devices.size(), 0) {
   broadcast();
   if (options.statistics == BatchStatistics::shard || replicas_.size() == 1) return;
   // Its sums are a few hundred bytes: one kernel, whatever the gradients take.
-  threads_ = std::make_shared<collective::ThreadGroup>(devices, collective::one_shot);
+  group_ = std::make_shared<collective::ThreadGroup>(devices, collective::one_shot);
   for (size_t r = 0; r < replicas_.size(); ++r)
-    replicas_[r]->set_group(collective::ThreadGroup::of_rank(threads_, r));
+    replicas_[r]->set_group(collective::ThreadGroup::of_rank(group_, r));
 }
 
 void DataParallel::broadcast() {
@@ -200,7 +201,7 @@ std::vector<Tensor> DataParallel::forward(const std::vector<Tensor>& shards) {
   for (size_t r = 0; r < shards.size(); ++r) {
     rows_[r] += shards[r].dim(0);
     // With the statistics of the batch all replicas have the same running ones, also those without rows.
-    if (!threads_ || runs[r]) continue;
+    if (!group_ || runs[r]) continue;
     const std::vector<nn::Buffer> buffers = replicas_[r]->named_buffers();
     const std::vector<nn::Buffer> others = replicas_[first]->named_buffers();
     for (size_t b = 0; b < buffers.size(); ++b) buffers[b].value.copy_from(others[b].value);
@@ -208,15 +209,10 @@ std::vector<Tensor> DataParallel::forward(const std::vector<Tensor>& shards) {
   return outputs;
 }
 
-// One host thread enqueues a replica after the other: devices work at the same time anyway. Only what waits
-// in the middle needs a thread per replica.
+// A host thread per physical device, or per replica where they wait for each other in the middle.
 void DataParallel::run(const std::vector<bool>& runs, const std::function<void(size_t)>& work) {
-  if (threads_) return threads_->run(runs, work);
-  for (size_t r = 0; r < runs.size(); ++r) {
-    if (!runs[r]) continue;
-    const DeviceGuard guard(devices_[r]);
-    work(r);
-  }
+  if (group_) return group_->run(runs, work);
+  threads_.run(runs, work);
 }
 
 void DataParallel::backward(const std::vector<Tensor>& outputs, const std::vector<Tensor>& gradients) {

@@ -9,6 +9,7 @@
 #include "nn/io/safetensors.h"
 #include "nn/module.h"
 #include "parallel/collective/thread_group.h"
+#include "parallel/device_threads.h"
 #include "parallel/replica_gradients.h"
 
 namespace lockstep::parallel {
@@ -105,7 +106,8 @@ class DataParallel {
 
   std::vector<std::shared_ptr<nn::Module>> replicas_;
   std::vector<Device> devices_;
-  std::shared_ptr<collective::ThreadGroup> threads_;  // null where replicas do not wait for each other
+  DeviceThreads threads_;
+  std::shared_ptr<collective::ThreadGroup> group_;  // null where replicas do not wait for each other
   ReplicaGradients gradients_;
   int no_sync_ = 0;
   std::vector<int64_t> rows_;
