@@ -92,7 +92,7 @@ collective::Plan plan_of(const Options& options, const CLI::App& app) {
     };
     return options.count > 0 ? with_count(options.count) : smallest_plan(with_count, options.ranks);
   }
-  throw unknown_name("draw", options.name, names());
+  throw unknown_name("NAME", options.name, names());
 }
 
 void write(const std::string& file, const std::string& text) {
