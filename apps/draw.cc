@@ -67,11 +67,14 @@ collective::Plan plan_of(const Options& options, const CLI::App& app) {
     for (const char* option : {"--ranks", "--chunks"})
       if (given(option))
         throw Error(fmt::format("{}: rings are as the topology has them: leave it out", option));
-    const auto rings = disjoint_rings(options.topology.empty() ? collective::this_machine()
-                                                               : collective::read_topology(options.topology));
+    const collective::Topology topology =
+        options.topology.empty() ? collective::this_machine() : collective::read_topology(options.topology);
+    if (topology.ranks > apps::kMostRanksDrawn)
+      throw Error(fmt::format("rings: {} ranks are too many for a picture: there may be {}", topology.ranks,
+                              apps::kMostRanksDrawn));
+    const std::vector<collective::Ring> rings = disjoint_rings(topology);
     const auto with_count = [&](int64_t count) { return collective::rings(rings, count); };
-    return options.count > 0 ? with_count(options.count)
-                             : smallest_plan(with_count, static_cast<int>(rings.front().size()));
+    return options.count > 0 ? with_count(options.count) : smallest_plan(with_count, topology.ranks);
   }
   if (given("--topology")) throw Error("--topology: only 'rings' are laid over one");
   apps::check_value(options.ranks >= 1 && options.ranks <= apps::kMostRanksDrawn, "--ranks", options.ranks,
@@ -89,7 +92,7 @@ collective::Plan plan_of(const Options& options, const CLI::App& app) {
     };
     return options.count > 0 ? with_count(options.count) : smallest_plan(with_count, options.ranks);
   }
-  throw unknown_name("draw", options.name, names());
+  throw unknown_name("NAME", options.name, names());
 }
 
 void write(const std::string& file, const std::string& text) {
