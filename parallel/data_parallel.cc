@@ -126,7 +126,8 @@ DataParallel::DataParallel(const MakeModule& make, const std::vector<Device>& de
     : replicas_(make_replicas(make, devices)),
       devices_(devices),
       threads_(devices),
-      gradients_(parameters_of(replicas_), devices, options.algorithm, options.reduce_in),
+      gradients_(parameters_of(replicas_), devices, options.algorithm, options.reduce_in,
+                 options.check_allreduce),
       rows_(devices.size(), 0) {
   broadcast();
   if (options.statistics == BatchStatistics::shard || replicas_.size() == 1) return;

@@ -27,6 +27,7 @@ struct DataParallelOptions {
   collective::Algorithm algorithm = collective::ring;
   BatchStatistics statistics = BatchStatistics::shard;
   DType reduce_in = DType::float32;  // or bfloat16: what gradients are summed over the replicas in
+  bool check_allreduce = false;      // hold every sum of gradients against the serial one
 };
 
 // Like paddle.DataParallel and torch's nn.DataParallel, in one line:

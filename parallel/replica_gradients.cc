@@ -7,13 +7,17 @@
 #include "kernels/check.h"
 #include "kernels/elementwise.h"
 #include "nn/optimizer.h"
+#include "parallel/collective/oracle.h"
 
 namespace lockstep::parallel {
 
 ReplicaGradients::ReplicaGradients(std::vector<std::vector<Tensor>> parameters,
                                    const std::vector<Device>& devices, collective::Algorithm algorithm,
-                                   DType reduce_in)
-    : parameters_(std::move(parameters)), allreduce_(devices, algorithm) {
+                                   DType reduce_in, bool check)
+    : parameters_(std::move(parameters)),
+      algorithm_(algorithm),
+      check_(check),
+      allreduce_(devices, algorithm) {
   for (const std::vector<Tensor>& replica : parameters_) {
     if (!replica.empty()) arenas_.push_back(nn::gradient_arena(replica));
     ranges_.emplace_back();
@@ -58,15 +62,22 @@ void ReplicaGradients::reduce() {
   state_ = State::summed;
 }
 
+void ReplicaGradients::sum(const std::vector<Tensor>& data) {
+  if (!check_) return allreduce_(data);
+  const collective::Oracle oracle(algorithm_(static_cast<int>(data.size()), data[0].size()), data);
+  allreduce_(data);
+  oracle.compare(data);
+}
+
 void ReplicaGradients::allreduce() {
   if (arenas_.empty()) return;
-  if (rounded_.empty()) return allreduce_(arenas_);
+  if (rounded_.empty()) return sum(arenas_);
   for (size_t r = 0; r < arenas_.size(); ++r) {
     const DeviceGuard guard(arenas_[r].device());
     kernels::cast(arenas_[r].data<float>(), rounded_[r].data<__nv_bfloat16>(), arenas_[r].size(),
                   arenas_[r].device().stream());
   }
-  allreduce_(rounded_);
+  sum(rounded_);
   for (size_t r = 0; r < arenas_.size(); ++r) {
     const DeviceGuard guard(arenas_[r].device());
     kernels::cast(rounded_[r].data<__nv_bfloat16>(), arenas_[r].data<float>(), arenas_[r].size(),

@@ -12,9 +12,10 @@ namespace lockstep::parallel {
 class ReplicaGradients {
  public:
   // parameters[r] are those of replica r, on devices[r]; their gradients become ranges of arena r. With
-  // `reduce_in` bfloat16, sums are of rounded gradients and are rounded, and half as many bytes travel.
+  // `reduce_in` bfloat16, sums are of rounded gradients and are rounded, and half as many bytes travel. With
+  // `check` every sum is held against the serial one, which waits for the devices (collective/oracle.h).
   ReplicaGradients(std::vector<std::vector<Tensor>> parameters, const std::vector<Device>& devices,
-                   collective::Algorithm algorithm, DType reduce_in = DType::float32);
+                   collective::Algorithm algorithm, DType reduce_in = DType::float32, bool check = false);
 
   void zero();
   // Call before every backward: makes the arenas take what it adds.
@@ -35,11 +36,14 @@ class ReplicaGradients {
 
  private:
   void allreduce();
+  void sum(const std::vector<Tensor>& data);
 
   std::vector<std::vector<Tensor>> parameters_;
   std::vector<std::vector<Tensor>> ranges_;  // by replica and parameter: its place in the arena
   std::vector<Tensor> arenas_;
   std::vector<Tensor> rounded_;  // what travels instead of the arenas; empty where they do
+  collective::Algorithm algorithm_;
+  bool check_;
   collective::Allreduce allreduce_;
   State state_ = State::zeroed;
 };

@@ -23,6 +23,7 @@ struct TrainerSettings {
   float max_gradient_norm = 0;  // longer gradients are clipped to it (nn/clip.h); 0: none are
   BatchStatistics statistics = BatchStatistics::shard;
   DType reduce_in = DType::float32;  // or bfloat16 (DataParallelOptions)
+  bool check_allreduce = false;
 };
 
 class Trainer {

@@ -108,6 +108,9 @@ std::vector<Row> table(const Options& defaults) {
        "Batch norm uses the statistics of the whole batch, not of each device's part of it."},
       {"Devices", "--check-lockstep", &Options::check_lockstep, never,
        "After every step, compare the weights of all devices bit for bit, and stop at a difference."},
+      {"Devices", "--check-allreduce", &Options::check_allreduce, never,
+       "Hold every sum of gradients against one computed on the host, bit for bit, and stop at a "
+       "difference."},
 
       {"Training", "--recipe", &Options::recipe, never,
        "default: as said here. article: --lr 0.1 --momentum 0 --weight-decay 0 --schedule constant "

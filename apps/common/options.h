@@ -20,6 +20,7 @@ struct Options {
   std::string reduce_in = "fp32";
   bool sync_batch_norm = false;
   bool check_lockstep = false;
+  bool check_allreduce = false;
 
   std::string recipe = "default";
   int64_t epochs = 10;

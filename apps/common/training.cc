@@ -86,7 +86,8 @@ class Run {
                   .label_smoothing = static_cast<float>(options.label_smoothing),
                   .max_gradient_norm = static_cast<float>(options.clip_norm),
                   .statistics = settings.statistics,
-                  .reduce_in = settings.reduce_in}),
+                  .reduce_in = settings.reduce_in,
+                  .check_allreduce = options.check_allreduce}),
         checkpoints_(checkpoints) {
     if (options.sync_batch_norm && model().named_buffers().empty())
       throw Error("--sync-batch-norm: this model has no batch norm");
@@ -340,6 +341,7 @@ int train(const Options& options, const Model& model) {
                   images.train.height, images.train.width, devices[0]);
     fmt::print("{}\n", describe_rate(settings, run.steps_an_epoch()));
     if (options.check_lockstep) fmt::print("comparing all replicas after every step\n");
+    if (options.check_allreduce) fmt::print("comparing every allreduce with the sum on the host\n");
     flush_output();  // a full disk is told before the first epoch
   }
 

@@ -285,13 +285,14 @@ TEST_F(Checkpoints, KnowEveryOptionThatMakesTheRun) {
   std::set<std::string> known;
   const auto options = nlohmann::json::parse(nn::newest_checkpoint(folder()).checkpoint.run.at("options"));
   for (const auto& [name, value] : options.items()) known.insert(name);
-  const std::set<std::string> free{"--help",   "--version",        "--devices",          "--allreduce",
-                                   "--math",   "--check-lockstep", "--data-dir",         "--json",
-                                   "--quiet",  "--checkpoint",     "--checkpoint-every", "--checkpoint-keep",
-                                   "--resume", "--paths",          "--forecast",         "--forecast-json",
-                                   "--epochs",   // matters with --schedule cosine alone
-                                   "--model",    // in the checkpoint's description of the model
-                                   "--recipe"};  // sets others
+  const std::set<std::string> free{
+      "--help",           "--version",          "--devices",         "--allreduce", "--math",
+      "--check-lockstep", "--check-allreduce",  "--data-dir",        "--json",      "--quiet",
+      "--checkpoint",     "--checkpoint-every", "--checkpoint-keep", "--resume",    "--paths",
+      "--forecast",       "--forecast-json",
+      "--epochs",   // matters with --schedule cosine alone
+      "--model",    // in the checkpoint's description of the model
+      "--recipe"};  // sets others
   const std::string help = run_program({TRAIN_LENET, "--help"}).out;
   const std::regex line("\n  (?:-[a-z],)?(--[a-z-]+)");
   int found = 0;

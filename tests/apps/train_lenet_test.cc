@@ -241,6 +241,17 @@ TEST_F(TrainLenet, Bfloat16TrainsLikeFloat32AndIsSaid) {
   EXPECT_EQ(loss("tf32", "fp32"), fp32) << "a CPU has no TF32";
 }
 
+TEST_F(TrainLenet, ItsAllreducesAreThoseOfTheHost) {
+  for (const std::string& algorithm : collective::algorithm_names())
+    for (const char* type : {"fp32", "bf16"}) {
+      const Outcome outcome = train({"--devices", "3", "--batch-size", "30", "--epochs", "1", "--allreduce",
+                                     algorithm, "--reduce-in", type, "--check-allreduce"},
+                                    {"HOSTCUDA_DEVICES=2"});
+      EXPECT_EQ(outcome.exit_code, 0) << algorithm << ": " << outcome.error;
+      EXPECT_NE(outcome.out.find("comparing every allreduce with the sum on the host"), std::string::npos);
+    }
+}
+
 TEST_F(TrainLenet, ReplicasStayInLockstep) {
   const Outcome outcome = train({"--devices", "3", "--batch-size", "16", "--epochs", "1", "--check-lockstep"},
                                 {"HOSTCUDA_DEVICES=2"});
@@ -262,10 +273,10 @@ TEST_F(TrainLenet, HelpTellsABeginnerTheOptions) {
   const Outcome outcome = run_program({TRAIN_LENET, "--help"});
   EXPECT_EQ(outcome.exit_code, 0);
   for (const char* option :
-       {"--devices",   "--batch-size", "--lr",       "--epochs",    "--momentum", "--weight-decay",
-        "--schedule",  "--init",       "--model",    "--allreduce", "--math",     "--precision",
-        "--reduce-in", "--seed",       "--data-dir", "--limit",     "--recipe",   "--check-lockstep",
-        "--quiet",     "--json"})
+       {"--devices",         "--batch-size", "--lr",       "--epochs",    "--momentum", "--weight-decay",
+        "--schedule",        "--init",       "--model",    "--allreduce", "--math",     "--precision",
+        "--reduce-in",       "--seed",       "--data-dir", "--limit",     "--recipe",   "--check-lockstep",
+        "--check-allreduce", "--quiet",      "--json"})
     EXPECT_NE(outcome.out.find(option), std::string::npos) << option;
 }
 
