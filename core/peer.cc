@@ -163,13 +163,23 @@ Stagings& stagings() {
   return all;
 }
 
+// A stream takes only events of its own device. (CUDA says which device that is from 12.8 on.)
+bool belongs_to(cudaStream_t stream, int device) {
+  const auto event = on<Event>(device);
+  const cudaError_t status = cudaEventRecord(event.get(), stream);
+  if (status == cudaSuccess) return true;
+  if (status != cudaErrorInvalidResourceHandle)
+    detail::throw_cuda(status, "cudaEventRecord(event, stream)", __FILE__, __LINE__);
+  (void)cudaGetLastError();  // an answer: the next check must not find it
+  return false;
+}
+
 void copy_through_host(std::byte* destination, int destination_device, const std::byte* source,
                        int source_device, size_t bytes, cudaStream_t stream) {
   const std::lock_guard lock(stagings().mutex);
   auto& staging = stagings().map[{stream, source_device, destination_device}];
   if (!staging) {
-    int stream_device = 0;
-    LOCKSTEP_CUDA(cudaStreamGetDevice(stream, &stream_device));
+    const int stream_device = belongs_to(stream, source_device) ? source_device : destination_device;
     staging = std::make_unique<Staging>(source_device, destination_device, stream_device);
   }
   staging->copy(destination, source, bytes, stream);

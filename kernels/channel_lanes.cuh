@@ -140,11 +140,18 @@ __device__ Pack<kCount> where_positive(const Pack<kCount>& gate, const Pack<kCou
 template <int kThreads, bool kOverrun, typename F>
 __device__ void for_each_channel(int columns, int channels, F f) {
   if constexpr (kThreads > 1) {
-    for (int64_t i : block_stride<kThreads>(static_cast<int64_t>(columns) * channels)) {
-      const unsigned item = static_cast<unsigned>(i);
-      const unsigned column = item / static_cast<unsigned>(channels);
-      f(ChannelLanes<1>{}, static_cast<int>(column),
-        static_cast<int>(item - column * static_cast<unsigned>(channels)));
+    // Where a thread begins, and how far it steps, in columns and channels: nothing is divided in the loop.
+    const auto thread = static_cast<int>(threadIdx.x);
+    const int column_step = kThreads / channels, channel_step = kThreads - column_step * channels;
+    int column = thread / channels, channel = thread - column * channels;
+    while (column < columns) {
+      f(ChannelLanes<1>{}, column, channel);
+      column += column_step;
+      channel += channel_step;
+      if (channel >= channels) {
+        channel -= channels;
+        ++column;
+      }
     }
   } else {
     const auto each = [&](auto lanes, int first_column) {

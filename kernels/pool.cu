@@ -17,6 +17,7 @@ enum class Pooling { max, average };
 
 struct PoolGeometry {
   int height, width, channels, kernel, stride, padding, out_height, out_width;
+  uint64_t stride_reciprocal;  // 2^40 / stride, rounded up
 
   explicit PoolGeometry(const Pool2dShape& s)
       : height(s.height),
@@ -26,8 +27,18 @@ struct PoolGeometry {
         stride(s.stride),
         padding(s.padding),
         out_height(s.out_height()),
-        out_width(s.out_width()) {}
+        out_width(s.out_width()),
+        stride_reciprocal(((uint64_t{1} << 40) + static_cast<uint64_t>(s.stride) - 1) /
+                          static_cast<uint64_t>(s.stride)) {}
+
+  // n / stride without a division: exact while n < 2^24 and n * stride < 2^40, since the reciprocal is off by
+  // less than 1 and the quotient so by less than n / 2^40 < 1 / stride.
+  __device__ int by_stride(int n) const {
+    return static_cast<int>((static_cast<uint64_t>(n) * stride_reciprocal) >> 40);
+  }
 };
+
+constexpr int kMostPixels = 1 << 19;  // of an axis, and of a stride
 
 // An interval of indices, and the index that counts as 0 within it.
 struct Interval {
@@ -50,8 +61,8 @@ __device__ Interval inputs_of(const PoolGeometry& g, int out, int extent) {
 // The outputs of one axis that see input `in`; their windows' offset to it is in + padding - out * stride.
 __device__ inline Interval outputs_of(const PoolGeometry& g, int in, int out_extent) {
   const int reach = in + g.padding;
-  const int first = reach < g.kernel ? 0 : (reach - g.kernel) / g.stride + 1;
-  const int last = reach / g.stride;
+  const int first = reach < g.kernel ? 0 : g.by_stride(reach - g.kernel) + 1;
+  const int last = g.by_stride(reach);
   return {first, last < out_extent ? last + 1 : out_extent, reach};
 }
 
@@ -188,6 +199,10 @@ void check_pool2d(const char* operation, const Pool2dShape& s) {
   if (s.kernel < 1 || s.kernel > 16 || s.stride < 1 || s.padding < 0 || s.padding >= s.kernel)
     throw Error(window + ", stride " + std::to_string(s.stride) + ", padding " + std::to_string(s.padding) +
                 ": use a window of 1 to 16, a positive stride, and a padding smaller than the window");
+  if (s.height > kMostPixels || s.width > kMostPixels || s.stride > kMostPixels)
+    throw Error(window + ", stride " + std::to_string(s.stride) + ", on an image of " +
+                std::to_string(s.height) + " x " + std::to_string(s.width) + ": use at most " +
+                std::to_string(kMostPixels) + " of each");
   if (s.kernel > s.height + 2 * s.padding || s.kernel > s.width + 2 * s.padding)
     throw Error(window + " does not fit into an image of " + std::to_string(s.height) + " x " +
                 std::to_string(s.width) + " with padding " + std::to_string(s.padding));

@@ -1,6 +1,7 @@
 // Random numbers, and the mask of dropout, whose value depends on (seed, sequence, index) alone: Philox
-// 4x32-10 (Salmon et al., 2011). The same numbers come out on every machine, for every number of threads or
-// devices.
+// 4x32-10 (Salmon et al., 2011), for every number of threads or devices. Uniform numbers and the mask have
+// the same bits on every machine, a GPU included. Normal ones have them on one machine only: they come by way
+// of the logarithm, sine and cosine of its own library, whose last bits differ from another's.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "kernels/check.h"
 #include "kernels/math_context.h"
 
 namespace lockstep::kernels {
@@ -32,6 +33,13 @@ struct Conv2dShape {
 void check_conv2d(const char* operation, const Conv2dShape& shape);
 
 enum class ConvPass { forward, backward_data, backward_filter };
+
+// cuDNN said that it has a pass, and declined when it was to run; nothing was written. That algorithm is not
+// chosen again: ask for the workspace anew, and call again.
+class ConvDeclined : public Error {
+ public:
+  using Error::Error;
+};
 
 // Bytes of scratch memory that the pass needs; the caller hands them in. Depends on context and shape alone.
 // batch = 0 is allowed in every function here: nothing to do, and a filter gradient of zeros.

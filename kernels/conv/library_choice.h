@@ -3,8 +3,10 @@
 
 #include <cudnn.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <vector>
 
 #include "kernels/check.h"
 
@@ -30,11 +32,12 @@ struct LibraryChoice {
 
 inline constexpr int kMostAnswers = 8;
 
-// The first of cuDNN's answers, best first, that is deterministic and whose workspace is known and small
-// enough. query(count, answers), called `name`, and workspace(algorithm, bytes) are cuDNN's functions for a
-// pass. Errors other than "not supported" are thrown.
+// The first of cuDNN's answers, best first, that is deterministic, not among those that have declined to run,
+// and whose workspace is known and small enough. query(count, answers), called `name`, and
+// workspace(algorithm, bytes) are cuDNN's functions for a pass. Errors other than "not supported" are thrown.
 template <typename Answer, typename Query, typename Workspace>
-auto choose_algorithm(const char* name, Query query, Workspace workspace) {
+auto choose_algorithm(const char* name, Query query, Workspace workspace,
+                      const std::vector<decltype(Answer::algo)>& declined = {}) {
   LibraryChoice<decltype(Answer::algo)> choice;
   std::array<Answer, kMostAnswers> answers;
   int count = 0;
@@ -44,6 +47,7 @@ auto choose_algorithm(const char* name, Query query, Workspace workspace) {
   for (int i = 0; i < count; ++i) {
     const Answer& answer = answers[static_cast<size_t>(i)];
     if (answer.status != CUDNN_STATUS_SUCCESS || answer.determinism != CUDNN_DETERMINISTIC) continue;
+    if (std::find(declined.begin(), declined.end(), answer.algo) != declined.end()) continue;
     size_t bytes = 0;
     const cudnnStatus_t sized = workspace(answer.algo, &bytes);
     if (is_not_supported(sized) || bytes > kMostWorkspaceBytes) continue;

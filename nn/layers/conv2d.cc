@@ -1,5 +1,8 @@
 #include "nn/layers/conv2d.h"
 
+#include <cstdio>
+#include <type_traits>
+
 #include "core/autograd.h"
 #include "nn/layers/cast.h"
 #include "nn/operation.h"
@@ -8,9 +11,23 @@ namespace lockstep::nn {
 
 namespace {
 
-template <typename T>
-Tensor conv2d_workspace(const Device& device, const kernels::Conv2dShape& shape, kernels::ConvPass pass) {
-  return workspace(device, kernels::conv2d_workspace_bytes<T>(device.math(), shape, pass));
+// Calls run(workspace): once, unless cuDNN declines what it had promised. Then the pass goes another way from
+// now on, with another workspace.
+template <typename T, typename Run>
+void run_pass(const Device& device, const kernels::Conv2dShape& shape, kernels::ConvPass pass, Run run) {
+  for (bool done = false; !done;) {
+    const Tensor scratch = workspace(device, kernels::conv2d_workspace_bytes<T>(device.math(), shape, pass));
+    try {
+      run(scratch.data<uint8_t>());
+      done = true;
+    } catch (const kernels::ConvDeclined& declined) {
+      const kernels::ConvChoice next =
+          kernels::conv2d_choice(device.math(), shape, pass, !std::is_same_v<T, float>);
+      fmt::print(stderr, "Conv2d({} -> {}, {}x{}): {}; going on with {}\n", shape.in_channels,
+                 shape.out_channels, shape.kernel_height, shape.kernel_width, declined.what(),
+                 next.path == "cuDNN" ? "its next algorithm" : next.path);
+    }
+  }
 }
 
 kernels::Conv2dShape conv2d_shape(const Tensor& input, const Tensor& weight, int stride, int padding) {
@@ -48,10 +65,10 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, int
   const Tensor y =
       Tensor::empty({shape.batch, shape.out_height(), shape.out_width(), shape.out_channels}, device, type);
   for_float_type("conv2d", type, [&]<typename T>(T) {
-    const Tensor scratch = conv2d_workspace<T>(device, shape, kernels::ConvPass::forward);
-    kernels::conv2d_forward(device.math(), shape, x.data<T>(), w.data<T>(),
-                            bias.defined() ? bias.data<float>() : nullptr, y.data<T>(),
-                            scratch.data<uint8_t>());
+    run_pass<T>(device, shape, kernels::ConvPass::forward, [&](void* scratch) {
+      kernels::conv2d_forward(device.math(), shape, x.data<T>(), w.data<T>(),
+                              bias.defined() ? bias.data<float>() : nullptr, y.data<T>(), scratch);
+    });
   });
 
   const bool want_dx = x.requires_grad(), want_dw = weight.requires_grad();
@@ -63,16 +80,17 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, int
                   for_float_type("conv2d", x.dtype(), [&]<typename T>(T) {
                     if (want_dx) {
                       dx = Tensor::empty(x.shape(), on, x.dtype());
-                      const Tensor scratch = conv2d_workspace<T>(on, shape, kernels::ConvPass::backward_data);
-                      kernels::conv2d_backward_data(on.math(), shape, dy.data<T>(), w.data<T>(), dx.data<T>(),
-                                                    scratch.data<uint8_t>());
+                      run_pass<T>(on, shape, kernels::ConvPass::backward_data, [&](void* scratch) {
+                        kernels::conv2d_backward_data(on.math(), shape, dy.data<T>(), w.data<T>(),
+                                                      dx.data<T>(), scratch);
+                      });
                     }
                     if (want_dw) {
                       dw = gradient_memory(weight, DType::float32);
-                      const Tensor scratch =
-                          conv2d_workspace<T>(on, shape, kernels::ConvPass::backward_filter);
-                      kernels::conv2d_backward_filter(on.math(), shape, x.data<T>(), dy.data<T>(),
-                                                      dw.data<float>(), scratch.data<uint8_t>());
+                      run_pass<T>(on, shape, kernels::ConvPass::backward_filter, [&](void* scratch) {
+                        kernels::conv2d_backward_filter(on.math(), shape, x.data<T>(), dy.data<T>(),
+                                                        dw.data<float>(), scratch);
+                      });
                       dw = converted(dw, weight.dtype());
                     }
                   });

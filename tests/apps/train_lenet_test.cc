@@ -168,6 +168,13 @@ TEST_F(TrainLenet, PathsTellsWhichWayEachPassGoes) {
   const Outcome refused = train(arguments, {"HOSTCUDA_CUDNN_REFUSES=3007"});
   EXPECT_EQ(refused.exit_code, 0) << refused.error;
   EXPECT_NE(refused.out.find("conv2      input gradient  float32: direct"), std::string::npos) << refused.out;
+  // Nor is one that declines only when it is to run: no step is lost.
+  const Outcome later = train(arguments, {"HOSTCUDA_CUDNN_REFUSES=run:3007"});
+  EXPECT_EQ(later.exit_code, 0) << later.error;
+  EXPECT_NE(later.error.find("Conv2d(6 -> 16, 5x5): cudnnConvolutionBackwardData declined when it ran"),
+            std::string::npos)
+      << later.error;
+  EXPECT_NE(later.error.find("going on with float32: direct"), std::string::npos) << later.error;
 }
 
 TEST_F(TrainLenet, LearnsASmallTask) {

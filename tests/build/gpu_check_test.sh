@@ -43,12 +43,42 @@ script "$scratch/programs/tests/test_core" 'kill -SEGV $$'
 check 1 '7 passed, 1 failed'
 script "$scratch/programs/tests/test_core" 'echo "[  PASSED  ] 0 tests."'
 check 1 '7 passed, 1 failed'
+
+# A failure is tried again in a process for each suite, so that one sticky error fails its own suite alone.
+sticky='case $* in
+  *list_tests*) printf "A.\n  x\nB.\n  y\nC.  # TypeParam = float\n  z\n" ;;
+  *=B.*) [[ $b_passes ]] || { echo "[  PASSED  ] 0 tests."; echo "[  FAILED  ] 1 test, listed below:"; exit 1; } ;&
+  *=C.*) echo "[  PASSED  ] 1 test." ;;
+  *) echo "[       OK ] A.x (0 ms)"; echo "[----------] 1 test from A (0 ms total)"; sticky_end ;;
+esac'
+script "$scratch/programs/tests/test_core" 'sticky_end() {' 'echo "[  FAILED  ] B.y (1 ms)"; echo "[  FAILED  ] C.z (0 ms)"' \
+  'echo "[  PASSED  ] 1 test."; echo "[  FAILED  ] 2 tests, listed below:"; exit 1; }' "$sticky"
+check 1 '9 passed, 1 failed, 2 skipped'
+grep -q 'passed .*test_core: C ' "$scratch/out"
+script "$scratch/programs/tests/test_core" 'sticky_end() { kill -SEGV $$; }' "$sticky"
+check 1 '9 passed, 1 failed, 2 skipped'
+script "$scratch/programs/tests/test_core" b_passes=1 'sticky_end() { kill -SEGV $$; }' "$sticky" # no suite fails alone
+check 1 'FAILED .*only as a whole'
 rm "$scratch/programs/tests/test_core"
+
+# Libraries and driver must fit what the programs are built for.
+script "$scratch/bin/ldd" 'echo " libcublas.so.13 => not found"'
+check 2 'libcublas.so.13; Python packages that have them: nvidia-cublas nvidia-cudnn-cu13'
+script "$scratch/bin/ldd" 'echo " libcublas.so.13 => /usr/lib/libcublas.so.13 (0x1)"'
+script "$scratch/bin/nvidia-smi" 'echo "A Fine GPU, 535.104.05, 9.0, 80000 MiB"'
+check 2 'driver 535.104.05 is too old.* CUDA 13, which needs driver 580 or later'
+script "$scratch/bin/nvidia-smi" 'echo "A Fine GPU, 580.00, 9.0, 80000 MiB"'
+check 0 'absent'
+rm "$scratch/bin/ldd"
 
 # Training: the file named after --json gets the same sum twice, then another one.
 trainer='while [[ $1 != --json ]]; do shift; done; echo "{\"images_per_second\": 9.5, \"weights_sha256\": \"$sum\"}" >$2'
 script "$scratch/programs/apps/train_lenet" 'sum=abc' "$trainer"
 check 0 'passed .*train_lenet.*images_per_second: 9.5'
+grep -q 'forecast: none was made' "$scratch/out"
+mkdir "$scratch/programs/forecast"
+printf '%s\n' '{' ' "gpu": {' '  "name": "H200"' ' },' ' "items": 256,' ' "seconds": 0.02' '}' >"$scratch/programs/forecast/train_lenet.json"
+check 0 'forecast for H200: 20.000 ms a step; measured 26947.368 ms, 1347.37 times that'
 script "$scratch/programs/apps/train_lenet" 'sum=$RANDOM$RANDOM$RANDOM' "$trainer"
 check 1 'different weights'
-echo "11 machines played"
+echo "all machines played"

@@ -116,7 +116,9 @@ class PinnedInts {
   int* data_ = nullptr;
 };
 
-// Holds a stream until the host opens it: what is enqueued behind it certainly has not run yet.
+// Holds a stream until the host opens it: what is enqueued behind it certainly has not run yet. It waits in a
+// host function, and CUDA may run these one at a time: while a gate is closed no other host function need
+// come to its turn, and what a test waits for meanwhile must be device work.
 class Gate {
  public:
   ~Gate() { open(); }
@@ -133,7 +135,7 @@ class Gate {
   void wait() {
     std::unique_lock lock(mutex_);
     // Much longer than any test runs: a test that forgets to open it fails, and does not hang.
-    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [this] { return open_; }));
+    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(20), [this] { return open_; }));
   }
   std::mutex mutex_;
   std::condition_variable changed_;

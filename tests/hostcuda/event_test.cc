@@ -26,16 +26,18 @@ TEST(Event, AWaitKeepsThePositionThatWasRecordedThen) {
   Gate gate;
   StreamHandle producer, consumer;
   EventHandle event;
-  Diary diary;
-  diary.note(producer, 0);
+  DeviceInts made(1000), seen(1000);
+  ASSERT_CUDA(cudaMemsetAsync(made.get(), 0x11, made.bytes(), producer));
   ASSERT_CUDA(cudaEventRecord(event, producer));
   ASSERT_CUDA(cudaStreamWaitEvent(consumer, event));
   gate.hold(producer);
   ASSERT_CUDA(cudaEventRecord(event, producer));  // a later position: not what the consumer waits for
-  diary.note(consumer, 1);
+  ASSERT_CUDA(cudaMemcpyAsync(seen.get(), made.get(), made.bytes(), cudaMemcpyDeviceToDevice, consumer));
   ASSERT_CUDA(cudaStreamSynchronize(consumer));
-  EXPECT_EQ(diary.entries(), counting(2));
+  EXPECT_EQ(cudaStreamQuery(producer), cudaErrorNotReady);
+  (void)cudaGetLastError();
   gate.open();
+  EXPECT_EQ(seen.values(), std::vector<int>(1000, 0x11111111));
   ASSERT_CUDA(cudaStreamSynchronize(producer));
 }
 
@@ -99,11 +101,11 @@ TEST(Event, OrdersStreamsOfTwoDevicesButIsRecordedOnItsOwn) {
   StreamHandle first;
   EventHandle event;
   Diary diary;
+  ASSERT_CUDA(cudaSetDevice(1));
+  StreamHandle second;
   gate.hold(first);
   diary.note(first, 0);
   ASSERT_CUDA(cudaEventRecord(event, first));
-  ASSERT_CUDA(cudaSetDevice(1));
-  StreamHandle second;
   EXPECT_CUDA_ERROR(cudaEventRecord(event, second), cudaErrorInvalidResourceHandle);
   ASSERT_CUDA(cudaStreamWaitEvent(second, event));
   diary.note(second, 1);

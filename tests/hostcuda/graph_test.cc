@@ -175,13 +175,13 @@ TEST(Graph, MayBeDestroyedWhileItRuns) {
   Gate gate;
   StreamHandle stream;
   DeviceInts data(10);
-  gate.hold(stream);
   {
     StreamHandle captured;
     GraphHandle graph;
     ASSERT_CUDA(begin(captured));
     ASSERT_CUDA(cudaMemsetAsync(data.get(), 1, data.bytes(), captured));
     graph.end(captured);
+    gate.hold(stream);
     graph.launch(stream);
   }
   gate.open();

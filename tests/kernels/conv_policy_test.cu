@@ -102,7 +102,7 @@ struct Answers {
   std::vector<size_t> bytes = {};  // by answer
   cudnnStatus_t sized = CUDNN_STATUS_SUCCESS;
 
-  auto chosen() const {
+  auto chosen(const std::vector<cudnnConvolutionFwdAlgo_t>& declined = {}) const {
     return choose_algorithm<cudnnConvolutionFwdAlgoPerf_t>(
         "query",
         [&](int* count, cudnnConvolutionFwdAlgoPerf_t* answers) {
@@ -114,7 +114,8 @@ struct Answers {
           for (size_t i = 0; i < list.size(); ++i)
             if (list[i].algo == algorithm) *size = bytes[i];
           return sized;
-        });
+        },
+        declined);
   }
 };
 
@@ -148,6 +149,7 @@ TEST(LibraryChoice, AnAlgorithmThatWantsTooMuchWorkspaceIsPassedOver) {
   EXPECT_EQ(two.chosen().workspace_bytes, 7u);
   const Answers one{.list = {answer(kFirst)}, .bytes = {kMostWorkspaceBytes + 1}};
   EXPECT_FALSE(one.chosen().supported);
+  EXPECT_EQ(two.chosen({kSecond}).supported, false);  // declined when it ran
   const Answers random{.list = {answer(kFirst, CUDNN_NON_DETERMINISTIC), answer(kSecond)}, .bytes = {1, 2}};
   EXPECT_EQ(random.chosen().algorithm, kSecond);
 }

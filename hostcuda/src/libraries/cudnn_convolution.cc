@@ -10,6 +10,7 @@
 // here for NHWC, and only where it is the fastest; NVIDIA has it for NCHW filters. Tensors that are not
 // packed, groups, dilation and flipped filters are not covered.
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <utility>
@@ -161,10 +162,12 @@ cudnnStatus_t find(Method method, const ConvolutionProblem& problem, Implementat
 }
 
 // HOSTCUDA_CUDNN_REFUSES=3007: every question for algorithms is answered with this status, one of "not
-// supported", so that a program can be tested with a cuDNN that has less.
-cudnnStatus_t asked_to_answer() {
-  const char* const text = std::getenv("HOSTCUDA_CUDNN_REFUSES");
-  const int code = text == nullptr ? 0 : std::atoi(text);
+// supported", so that a program can be tested with a cuDNN that has less. run:3007: questions are answered,
+// and every convolution then declines.
+cudnnStatus_t asked_to_answer(bool running) {
+  const char* text = std::getenv("HOSTCUDA_CUDNN_REFUSES");
+  if (text == nullptr || (std::strncmp(text, "run:", 4) == 0) != running) return CUDNN_STATUS_SUCCESS;
+  const int code = std::atoi(running ? text + 4 : text);
   return code == 9 || (code >= 3000 && code < 4000) ? static_cast<cudnnStatus_t>(code) : CUDNN_STATUS_SUCCESS;
 }
 
@@ -175,7 +178,7 @@ cudnnStatus_t list_algorithms(const Algorithms<Algorithm>& known, cudnnHandle_t 
                               int requested, int* returned, Perf* results) {
   if (handle == nullptr || returned == nullptr || results == nullptr || requested < 1)
     return CUDNN_STATUS_BAD_PARAM;
-  if (const cudnnStatus_t answer = asked_to_answer(); answer != CUDNN_STATUS_SUCCESS) return answer;
+  if (const cudnnStatus_t answer = asked_to_answer(false); answer != CUDNN_STATUS_SUCCESS) return answer;
   ConvolutionProblem problem;
   const cudnnStatus_t status = describe(pass, x, w, convolution, y, &problem);
   if (status != CUDNN_STATUS_SUCCESS) return status;
@@ -246,6 +249,7 @@ cudnnStatus_t run(const char* name, Method method, cudnnHandle_t handle, Pass pa
   cudnnStatus_t status = describe(pass, t.x_descriptor, t.w_descriptor, convolution, t.y_descriptor, &problem,
                                   scale != 1 || keep != 0);
   if (status != CUDNN_STATUS_SUCCESS) return status;
+  if (status = asked_to_answer(true); status != CUDNN_STATUS_SUCCESS) return status;
   Implementation found;
   status = find(method, problem, &found);
   if (status != CUDNN_STATUS_SUCCESS) return status;

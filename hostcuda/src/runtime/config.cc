@@ -106,6 +106,7 @@ Config read_config() {
   config.peer =
       static_cast<PeerAccess>(read_word("HOSTCUDA_PEER", {"1", "0", "broken"},
                                         "1, 0 (no peer access) or broken (copies deliver zeros)", problem));
+  config.serial_callbacks = read_word("HOSTCUDA_SERIAL_CALLBACKS", {"0", "1"}, "0 or 1", problem) == 1;
   config.checked = read_word("HOSTCUDA_CHECK", {"0", "1"}, "0 or 1", problem) == 1;
   if (const char* file = std::getenv("HOSTCUDA_PROFILE"); file != nullptr) config.profile = file;
   if (!config.profile.empty() && problem.empty()) problem = problem_with_profile("HOSTCUDA_PROFILE");

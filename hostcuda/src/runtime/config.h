@@ -19,6 +19,7 @@ struct Config {
   size_t memory = 0;                       // HOSTCUDA_MEMORY: bytes per device
   double timeout = 300;                    // HOSTCUDA_TIMEOUT: seconds a host thread waits at most
   PeerAccess peer = PeerAccess::possible;  // HOSTCUDA_PEER
+  bool serial_callbacks = false;           // HOSTCUDA_SERIAL_CALLBACKS: one host function at a time
   bool checked = false;                    // HOSTCUDA_CHECK
   std::string profile;           // HOSTCUDA_PROFILE: the file to write; "-": a table alone; empty: no profile
   uint64_t profile_blocks = 32;  // HOSTCUDA_PROFILE_BLOCKS: blocks of a grid that are recorded; 0: all

@@ -113,13 +113,18 @@ bool passes(CUstream_st& stream, const std::shared_ptr<Marker>& marker) {
 }
 
 // A host function may wait for anything, so it gets a thread of its own; its stream goes on when it returns.
+// CUDA leaves open whether two of them run at the same time; HOSTCUDA_SERIAL_CALLBACKS=1 is the other answer.
 void run_on_host_thread(CUstream_st& stream, Device& device) {
   {
     Hold hold;
     stream.state = CUstream_st::State::host_function;
   }
   const auto run = [&stream, &device] {
-    execute(stream, device, item_at_cursor(stream));
+    {
+      static std::mutex& turn = *new std::mutex;
+      const auto taken = config().serial_callbacks ? std::unique_lock(turn) : std::unique_lock<std::mutex>();
+      execute(stream, device, item_at_cursor(stream));
+    }
     advance(stream);
     Hold hold;
     make_ready(hold, stream);
