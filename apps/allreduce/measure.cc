@@ -106,7 +106,7 @@ AllreduceTime AllreduceBench::measure(bool copies_first) {
   fill();
   enqueue(copies_first);
   synchronize();
-  result.wrong = runs_.check ? count_wrong() : -1;
+  result.wrong = runs_.check ? wrong_elements(whole_, case_.count, case_.reduction) : -1;
   const double seconds = runs_.graph ? time_graph(copies_first) : time_calls(copies_first);
   result.microseconds = seconds * 1e6 / runs_.iterations / runs_.aggregate;
   return result;
@@ -165,24 +165,27 @@ double AllreduceBench::time_graph(bool copies_first) {
 }
 
 void AllreduceBench::fill() {
-  for_type(case_.dtype, [&]<typename T>(T) {
-    for (size_t r = 0; r < data_.size(); ++r) {
-      const auto values = guarded<T>(static_cast<int>(r), case_.count);
-      const Tensor tensor = Tensor::from_host(values, {case_.count + 2 * kGuard}, case_.devices[r]);
-      whole_[r].copy_from(tensor);
-      source_whole_[r].copy_from(tensor);
-    }
+  for (size_t r = 0; r < data_.size(); ++r) {
+    const Tensor filled = guarded_buffer(static_cast<int>(r), case_.count, case_.dtype, case_.devices[r]);
+    whole_[r].copy_from(filled);
+    source_whole_[r].copy_from(filled);
+  }
+}
+
+Tensor guarded_buffer(int rank, int64_t count, DType dtype, const Device& device) {
+  return for_type(dtype, [&]<typename T>(T) {
+    return Tensor::from_host(guarded<T>(rank, count), {count + 2 * kGuard}, device);
   });
 }
 
-int64_t AllreduceBench::count_wrong() const {
-  const int ranks = static_cast<int>(data_.size());
+int64_t wrong_elements(const std::vector<Tensor>& buffers, int64_t count, collective::Reduction reduction) {
+  const int ranks = static_cast<int>(buffers.size());
   int64_t wrong = 0;
-  for_type(case_.dtype, [&]<typename T>(T) {
-    std::vector<T> want = guarded<T>(0, case_.count);
-    for (int64_t i = 0; i < case_.count; ++i) want[i + kGuard] = as<T>(expected(i, ranks, case_.reduction));
-    for (const Tensor& whole : whole_) {
-      const std::vector<T> got = whole.to_host<T>();
+  for_type(buffers.front().dtype(), [&]<typename T>(T) {
+    std::vector<T> want = guarded<T>(0, count);
+    for (int64_t i = 0; i < count; ++i) want[i + kGuard] = as<T>(expected(i, ranks, reduction));
+    for (const Tensor& buffer : buffers) {
+      const std::vector<T> got = buffer.to_host<T>();
       for (size_t i = 0; i < got.size(); ++i) wrong += std::memcmp(&got[i], &want[i], sizeof(T)) != 0;
     }
   });

@@ -48,7 +48,6 @@ class AllreduceBench {
   double time_graph(bool copies_first);
   double time_calls(bool copies_first);
   void fill();
-  int64_t count_wrong() const;
   void synchronize() const;
 
   const AllreduceCase case_;
@@ -57,6 +56,12 @@ class AllreduceBench {
   std::vector<Tensor> whole_, source_whole_;  // with guard elements on both sides
   std::vector<Tensor> data_, source_;         // without
 };
+
+// On a device: `count` elements of rank `rank` as a bench begins with, between guards.
+Tensor guarded_buffer(int rank, int64_t count, DType dtype, const Device& device);
+// How many elements of these buffers, one per rank, differ from the result or, in their guards, from what was
+// there.
+int64_t wrong_elements(const std::vector<Tensor>& buffers, int64_t count, collective::Reduction reduction);
 
 // Bytes over the wire per second, in units of 10^9: algbw counts the buffer's bytes once; busbw what the
 // fullest port must carry at least, 2 (k - 1) / k of them, whatever the algorithm.
