@@ -162,6 +162,44 @@ says 'with 32 blocks of h200'
 lab 1 profile train_mine
 says 'train_mine launched no kernel'
 
+# Ordinary CUDA files: what goes to the compiler and what to the program.
+lab 2 cuda
+says 'cuda needs a file'
+lab 1 cuda "$scratch/nowhere.cu"
+says 'cannot read .*nowhere.cu'
+mkdir "$tree/hostcuda"
+touch "$scratch/mine.cu"
+lab 2 cuda "$scratch/mine.cu" 1000
+says '1000 is no CUDA or C\+\+ source: what the program is to get goes behind --'
+lab 2 cuda "$scratch/mine.cu" -o
+says '[-]o needs a value'
+# shellcheck disable=SC2016  # the program that is made: says what it got, and launches a kernel if asked
+compiler='echo "compile $*" >>"$CALLS"; program=${*: -1}; mkdir -p "$(dirname "$program")"
+printf "#!/bin/bash\necho ran \$*\nif [[ \$1 == --kernels ]]; then echo {} >\$HOSTCUDA_PROFILE; fi\n" >"$program"; chmod +x "$program"'
+script "$tree/hostcuda/compile" "$compiler"
+lab 0 cuda "$scratch/mine.cu" -I include -D A=B -lm -- --size 5
+builds 'hostcuda hostcuda_translate'
+called "^compile $BUILD/host -I include -D A=B -lm $scratch/mine.cu -o $BUILD/host/cuda_files/mine$"
+says '^ran --size 5$'
+lab 0 cuda "$scratch/mine.cu" -o "$scratch/kept" -- --size 5
+silent_about '^ran'
+[[ -x $scratch/kept ]] || fault "-o left no program"
+lab 0 cuda --profile --blocks 3 "$scratch/mine.cu" -- --kernels
+called "^compile $BUILD/host --profile $scratch/mine.cu"
+says '^ran --kernels$'
+lab 1 cuda --profile "$scratch/mine.cu"
+says 'mine launched no kernel'
+script "$scratch/cuda/bin/nvcc" "${compiler/compile/nvcc}"
+touch "$scratch/gpu"
+lab 0 cuda "$scratch/mine.cu" -- 7
+called "^nvcc -std=c\+\+17 .*$scratch/mine.cu -o"
+says '^ran 7$'
+lab 2 cuda --profile "$scratch/mine.cu"
+says '[-]-profile is for the host build'
+lab 0 --backend host cuda "$scratch/mine.cu"
+called '^compile '
+rm "$scratch/gpu"
+
 # Forecasts: the same build, for any program or benchmark.
 # shellcheck disable=SC2016
 script "$BUILD/profile/apps/train_mine" 'echo "ran $* for $HOSTCUDA_FORECAST to <$HOSTCUDA_FORECAST_JSON> with $HOSTCUDA_PROFILE_BLOCKS blocks"'
