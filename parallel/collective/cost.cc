@@ -115,16 +115,28 @@ double predict_ring(int n, const Slice& all, bool both_ways, const Placement& pl
   return rounds.seconds();
 }
 
-// The rounds of sharded_star (star.cc).
-double predict_sharded_star(int n, const Slice& all, const Placement& placement) {
+// The rounds of sharded_star (star.cc). Servers are alike, and the plan is the same seen from each: what the
+// first one's lanes carry tells all, so only the transfers that begin or end there are looked at, and all
+// slices are taken as long as the longest.
+double predict_sharded_star(int n, const Slice& all, const Network& network, const Placement& placement) {
+  Slice slice{0, 0};
+  for (int hub = 0; hub < n; ++hub)
+    if (slice_of(all, n, hub).size() > slice.size()) slice = slice_of(all, n, hub);
+  const int first_server = std::min(n, network.devices_per_server());
   Rounds rounds(placement);
+  // What goes `away` places to the right from each rank.
+  const auto add_shift = [&](int away, Action action) {
+    for (int rank = 0; rank < first_server; ++rank) {
+      rounds.add(rank, (rank + away) % n, slice, action);
+      if (const int source = (rank - away + n) % n; source >= first_server)
+        rounds.add(source, rank, slice, action);
+    }
+  };
   for (int away = 1; away < n; ++away) {
-    for (int hub = 0; hub < n; ++hub) rounds.add((hub + away) % n, hub, slice_of(all, n, hub), Action::add);
+    add_shift(n - away, Action::add);
     rounds.end_round();
   }
-  for (int hub = 0; hub < n; ++hub)
-    for (int away = 1; away < n; ++away)
-      rounds.add(hub, (hub + away) % n, slice_of(all, n, hub), Action::copy);
+  for (int away = 1; away < n; ++away) add_shift(away, Action::copy);
   rounds.end_round();
   return rounds.seconds();
 }
@@ -179,9 +191,9 @@ double predict_allreduce(const std::string& algorithm, int ranks, int64_t count,
     const Slice all{0, count};
     if (plan == Algorithm{ring}) return predict_ring(ranks, all, false, placement);
     if (plan == Algorithm{bidirectional_ring}) return predict_ring(ranks, all, true, placement);
-    if (plan == Algorithm{sharded_star}) return predict_sharded_star(ranks, all, placement);
+    if (plan == Algorithm{sharded_star}) return predict_sharded_star(ranks, all, network, placement);
     if (plan == Algorithm{two_shot} && ranks > kernels::kMostBuffers)
-      return predict_sharded_star(ranks, all, placement);
+      return predict_sharded_star(ranks, all, network, placement);
   }
   return predict(plan(ranks, count), network, bytes_per_element);
 }
