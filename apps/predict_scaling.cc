@@ -316,7 +316,8 @@ int main(int argc, char** argv) {
   app.add_option("--json", options.json, "Write a line of JSON per result to this file.");
   app.footer(
       "\"step\" has each bucket reduced as soon as backward has filled it, \"one by one\" all of\n"
-      "them after backward. docs/allreduce.md tells the model, and how a topology is written.\n"
+      "them after backward. docs/scaling.md tells the model, docs/allreduce.md how a topology is\n"
+      "written.\n"
       "\n"
       "Examples:\n"
       "  ./lab predict_scaling --devices 4096 --model resnet18\n"
