@@ -71,7 +71,7 @@ struct Cost {
 Cost cost_of(const Plan& plan);
 
 // Beyond these a size is a mistake of its caller's: a plan grows with the square of the ranks.
-constexpr int kMostRanks = 1024;
+constexpr int kMostRanks = 4096;
 constexpr int64_t kMostElements = int64_t{1} << 48;
 // Throws where there is not 1 to kMostRanks ranks, or not 0 to kMostElements elements.
 void check_sizes(int ranks, int64_t count);
@@ -100,9 +100,11 @@ Plan halving_doubling(int ranks, int64_t count);         // halving_doubling.cc
 
 // Ranks in the order in which a ring passes through them; from the last it goes back to the first.
 using Ring = std::vector<int>;
+enum class Directions { one, both };
 // Over several rings at once, each with its own part of the buffer and used in both directions
 // (topology.h finds rings that share no link). Throws where a ring does not pass through every rank once.
-Plan rings(const std::vector<Ring>& rings, int64_t count);  // ring.cc
+Plan rings(const std::vector<Ring>& rings, int64_t count,
+           Directions directions = Directions::both);  // ring.cc
 
 // --- the others, out of the same parts
 

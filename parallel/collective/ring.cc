@@ -76,7 +76,7 @@ Plan bidirectional_ring(int ranks, int64_t count) {
 // Over two ranks both directions are the same ring.
 //
 // Cost: 2(n-1) rounds; every link of a ring carries (n-1)/n * S/m bytes each way.
-Plan rings(const std::vector<Ring>& rings, int64_t count) {
+Plan rings(const std::vector<Ring>& rings, int64_t count, Directions directions) {
   if (rings.empty()) throw Error("rings: there is none");
   const int n = static_cast<int>(rings.front().size());
   Plan plan = empty_plan(n, count);
@@ -88,7 +88,7 @@ Plan rings(const std::vector<Ring>& rings, int64_t count) {
       throw Error(
           fmt::format("rings: {} does not pass through each of {} ranks once", fmt::join(ring, "-"), n));
     directed.push_back(ring);
-    if (n > 2) directed.emplace_back(ring.rbegin(), ring.rend());
+    if (n > 2 && directions == Directions::both) directed.emplace_back(ring.rbegin(), ring.rend());
   }
   const int parts = static_cast<int>(directed.size());
   for (int i = 0; i < parts; ++i) add_ring(plan, directed[i], slice_of({0, count}, parts, i));

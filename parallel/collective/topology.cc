@@ -164,27 +164,33 @@ void check(const Topology& topology) {
     throw Error(fmt::format("topology: no links lead from rank 0 to rank {}", not_reached - reached.begin()));
 }
 
+Topology matrix_of(const nlohmann::json& rows) {
+  if (!rows.is_array()) throw Error(fmt::format("topology: links is {}: use a list of rows", shown(rows)));
+  Topology topology{0, {}};
+  for (size_t a = 0; a < rows.size(); ++a) {
+    if (!rows[a].is_array())
+      throw Error(fmt::format("topology: links[{}] is {}: use a list of numbers", a, shown(rows[a])));
+    topology.links.emplace_back();
+    for (size_t b = 0; b < rows[a].size(); ++b)
+      topology.links[a].push_back(static_cast<int>(
+          whole_number(rows[a][b], fmt::format("topology: links[{}][{}]", a, b), 0, kMostLinks)));
+  }
+  topology.ranks = static_cast<int>(topology.links.size());
+  check(topology);
+  return topology;
+}
+
 Topology parse_topology(const std::string& json, const std::string& name) {
   try {
     const nlohmann::json file = parse_json(json);
     if (!file.is_object()) throw Error("topology: this is no object");
+    const std::vector<std::string> known{"links",     "GBps",        "alpha_us", "start_us",
+                                         "port_GBps", "memory_GBps", "uplinks"};
     for (const auto& [key, unused] : file.items())
-      if (key != "links") throw unknown_name("topology", shown_name(key), {"links"});
+      if (std::ranges::find(known, key) == known.end())
+        throw unknown_name("topology", shown_name(key), known);
     if (!file.contains("links")) throw Error("topology: links is missing");
-    const nlohmann::json& rows = file["links"];
-    if (!rows.is_array()) throw Error(fmt::format("topology: links is {}: use a list of rows", shown(rows)));
-    Topology topology{0, {}};
-    for (size_t a = 0; a < rows.size(); ++a) {
-      if (!rows[a].is_array())
-        throw Error(fmt::format("topology: links[{}] is {}: use a list of numbers", a, shown(rows[a])));
-      topology.links.emplace_back();
-      for (size_t b = 0; b < rows[a].size(); ++b)
-        topology.links[a].push_back(static_cast<int>(
-            whole_number(rows[a][b], fmt::format("topology: links[{}][{}]", a, b), 0, kMostLinks)));
-    }
-    topology.ranks = static_cast<int>(topology.links.size());
-    check(topology);
-    return topology;
+    return matrix_of(file["links"]);
   } catch (const Error& error) {
     throw Error(fmt::format("{}: {}", printable(name), error.what()));
   }

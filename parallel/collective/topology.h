@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,9 @@ struct Topology {
 void check(const Topology& topology);
 
 // {"links": [[0, 2, 1], [2, 0, 1], [1, 1, 0]]}: row a has the links from rank a to each other one, as
-// `nvidia-smi topo -m` prints them for NVLink. `name` opens the errors. The result is checked.
+// `nvidia-smi topo -m` prints them for NVLink. `name` opens the errors. The result is checked. How fast the
+// links are may stand beside them (network.h reads it).
+Topology matrix_of(const nlohmann::json& links);
 Topology parse_topology(const std::string& json, const std::string& name);
 Topology read_topology(const std::filesystem::path& file);
 

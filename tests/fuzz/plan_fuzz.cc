@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "parallel/collective/checker.h"
+#include "parallel/collective/network.h"
 #include "parallel/collective/plan_file.h"
 #include "parallel/collective/topology.h"
 #include "tests/fuzz/fuzz.h"
@@ -24,6 +25,11 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::read_or_refuse(file, [](const auto& path) {
     const Topology topology = read_topology(path);
     fuzz::demand(topology.ranks == static_cast<int>(topology.links.size()), "a row for each rank");
+  });
+  fuzz::read_or_refuse(file, [](const auto& path) {
+    const Network network = Network::read(path, {});
+    const int last = network.devices_per_server() - 1;
+    fuzz::demand(last == 0 || !network.path(0, last, false).uses.empty(), "a way between devices");
   });
   return 0;
 }

@@ -108,7 +108,7 @@ TEST(Checker, CatchesEveryWrongAction) {
 TEST(Checker, SaysWhatIsWrong) {
   const Transfer up{0, 1, 0, {0, 8}, Action::add}, down{1, 0, 1, {0, 8}, Action::copy};
   EXPECT_EQ(violation({2, 8, {up, down}}), "");
-  EXPECT_EQ(violation({2'000'000'000, 8, {}}), "plan: 2000000000 ranks: there may be 1 to 1024");
+  EXPECT_EQ(violation({2'000'000'000, 8, {}}), "plan: 2000000000 ranks: there may be 1 to 4096");
   EXPECT_EQ(violation({2, 8, {up}}),
             "plan: rank 1 ends without the contribution of rank 0 to elements [0, 8)");
   EXPECT_EQ(

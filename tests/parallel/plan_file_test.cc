@@ -121,7 +121,7 @@ TEST(PlanFile, SaysWhatIsWrong) {
   EXPECT_EQ(refusal("7"), "p.json: transfers is no list");
   EXPECT_EQ(refusal("[]", R"("ranks": 4)"), "p.json: count is missing");
   EXPECT_EQ(refusal("[]", R"("ranks": 4, "count": -8)"), "p.json: count is -8: use 0 to 281474976710656");
-  EXPECT_EQ(refusal("[]", R"("ranks": 5000, "count": 8)"), "p.json: ranks is 5000: use 1 to 1024");
+  EXPECT_EQ(refusal("[]", R"("ranks": 5000, "count": 8)"), "p.json: ranks is 5000: use 1 to 4096");
   EXPECT_EQ(refusal("[]", R"("ranks": 4, "count": 8, "goal": "alreduce")"),
             "p.json: goal: unknown name 'alreduce', did you mean 'allreduce'? (allreduce, reduce_scatter, "
             "all_gather, broadcast, reduce, all_to_all)");

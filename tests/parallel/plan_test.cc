@@ -71,7 +71,7 @@ TEST(Plan, RefusesImpossibleSizes) {
     EXPECT_THROW(algorithm(0, 10), Error) << name;
     EXPECT_THROW(algorithm(2, -1), Error) << name;
     EXPECT_EQ(error_of([&] { algorithm(2'000'000'000, 10); }),
-              "plan: 2000000000 ranks: there may be 1 to 1024");
+              "plan: 2000000000 ranks: there may be 1 to 4096");
     EXPECT_EQ(error_of([&] { algorithm(2, int64_t{1} << 62); }),
               "plan: 4611686018427387904 elements: there may be 0 to 281474976710656");
     check(algorithm(8, kMostElements));

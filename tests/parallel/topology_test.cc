@@ -142,9 +142,10 @@ TEST(Topology, SaysWhatIsWrong) {
             "t.json: topology: no links lead from rank 0 to rank 2");
   EXPECT_EQ(refusal(R"({"links": [[0, 1, 0], [1, 0, 1], [0, 1, 0]]})"),
             "topology: no ring: it needs two links of rank 0, which has 1");
-  EXPECT_EQ(refusal(R"({"links": []})"), "t.json: plan: 0 ranks: there may be 1 to 1024");
+  EXPECT_EQ(refusal(R"({"links": []})"), "t.json: plan: 0 ranks: there may be 1 to 4096");
   EXPECT_EQ(refusal(R"({"lines": []})"),
-            "t.json: topology: unknown name 'lines', did you mean 'links'? (links)");
+            "t.json: topology: unknown name 'lines', did you mean 'links'? (links, GBps, alpha_us, start_us, "
+            "port_GBps, memory_GBps, uplinks)");
   EXPECT_TRUE(refusal("links").starts_with("t.json: is no JSON: ")) << refusal("links");
   EXPECT_EQ(refusal("[]"), "t.json: topology: this is no object");
   EXPECT_EQ(refusal("{}"), "t.json: topology: links is missing");
