@@ -213,10 +213,9 @@ class Browser : public Draw {
   std::string shown(const std::string& page, const std::string& hash, const std::string& script = "",
                     int width = 1000) const {
     std::ofstream(path("shown.html")) << text_of(page) << "<script>" << script << "</script>";
-    const Outcome outcome =
-        run_program({browser_, "--headless", "--no-sandbox", "--disable-gpu",
-                     "--user-data-dir=" + path("browser"), "--window-size=" + std::to_string(width) + ",800",
-                     "--dump-dom", "file://" + path("shown.html") + hash});
+    const Outcome outcome = run_program(
+        {browser_, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir=" + path("browser"),
+         fmt::format("--window-size={},800", width), "--dump-dom", "file://" + path("shown.html") + hash});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
     return outcome.out;
   }
@@ -259,7 +258,7 @@ TEST_F(Browser, ThePageShowsTheSumsAfterEveryRound) {
     const collective::Plan plan = collective::read_plan(path("p.json"));
     const json cuts = data_of("p.html").at("cuts");
     for (int rounds = 0; rounds <= cost_of(plan).rounds; rounds += 2)
-      EXPECT_EQ(sums(shown("p.html", "#" + std::to_string(rounds))), sums_of(plan, rounds, cuts))
+      EXPECT_EQ(sums(shown("p.html", fmt::format("#{}", rounds))), sums_of(plan, rounds, cuts))
           << name << ", " << rounds << " rounds";
   }
 }
