@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 
 #include "apps/allreduce/measure.h"
@@ -16,6 +18,7 @@
 #include "core/device.h"
 #include "core/peer.h"
 #include "nn/io/replace_file.h"
+#include "parallel/collective/cost.h"
 
 using namespace lockstep;
 
@@ -24,7 +27,8 @@ namespace {
 constexpr int kRounds = 3;  // each case is timed so often, in turns with the others
 
 struct Options {
-  std::string begin = "4K", end = "16M", algorithm = "all", type = "float", operation = "sum", json, plot;
+  std::string begin = "4K", end = "16M", algorithm = "all", type = "float", operation = "sum", json, plot,
+              topology;
   int factor = 4, devices = 2, warm_up = 5, iterations = 20, aggregate = 1, check = 1;
   bool graph = false;
 };
@@ -44,6 +48,7 @@ struct Row {
   std::string algorithm, type, operation;
   int64_t bytes, count;
   apps::AllreduceTime out_of_place, in_place;
+  double predicted = 0;  // microseconds; 0 without a topology
 };
 
 double median(std::vector<double> values) {
@@ -136,7 +141,22 @@ nlohmann::json json_of(const Row& row, int ranks) {
                   {"algbw", apps::algorithm_bandwidth(row.bytes, time.microseconds)},
                   {"busbw", apps::bus_bandwidth(row.bytes, time.microseconds, ranks)},
                   {"wrong", time.wrong < 0 ? nlohmann::json() : nlohmann::json(time.wrong)}};
+  if (row.predicted > 0) line["predicted_microseconds"] = row.predicted;
   return line;
+}
+
+void predict(std::vector<Row>& rows, const collective::Network& network, int devices) {
+  std::vector<double> errors;  // of the predicted time, in percent
+  for (Row& row : rows) {
+    if (row.count == 0) continue;
+    const double bytes_per_element = static_cast<double>(row.bytes) / static_cast<double>(row.count);
+    row.predicted =
+        1e6 * collective::predict_allreduce(row.algorithm, devices, row.count, network, bytes_per_element);
+    errors.push_back(100 * std::abs(row.predicted / row.in_place.microseconds - 1));
+  }
+  if (!errors.empty())
+    fmt::print("# predicted from the topology: off by {:.0f} % in the median, {:.0f} % at most\n",
+               median(errors), *std::max_element(errors.begin(), errors.end()));
 }
 
 void write(const std::string& file, const std::string& text) {
@@ -171,6 +191,8 @@ void add_options(CLI::App& app, Options& options) {
                  fmt::format("{}; or all, side by side.", fmt::join(collective::algorithm_names(), ", ")));
   app.add_flag("-G,--graph", options.graph, "Time a captured CUDA graph instead of calls.");
   app.add_option("--json", options.json, "Write a line of JSON per result to this file.");
+  app.add_option("--topology", options.topology,
+                 "Predict the times from this file of links, too; dotted in the plot.");
   app.add_option("--plot", options.plot, "Draw bandwidth over size to this SVG file, a line per algorithm.");
   app.footer(
       "Times are medians of three rounds in which all algorithms take turns. algbw is bytes over\n"
@@ -189,13 +211,21 @@ void validate(const Options& options) {
   apps::check_value(options.aggregate >= 1, "--aggregate", options.aggregate, "1 or more");
   apps::check_value(options.check == 0 || options.check == 1, "--check", options.check, "0 or 1");
   for (const std::string& file : {options.json, options.plot})
-    if (!file.empty()) apps::check_can_be_written(file);
+    if (!file.empty()) {
+      apps::check_can_be_written(file);
+      if (!options.topology.empty()) apps::check_other_file(file, options.topology);
+    }
 }
 
 int bench(const Options& options) {
   validate(options);
   const std::vector<std::string> algorithms = chosen_algorithms(options.algorithm);
   const std::vector<int64_t> sizes = apps::sizes_between(options.begin, options.end, options.factor);
+  std::optional<collective::Network> network;
+  if (!options.topology.empty()) {
+    network = collective::Network::read(options.topology, {});
+    network->check_devices(options.devices, "--devices");
+  }
   const std::vector<Device> devices = make_devices(options.devices);
   fmt::print("# {}\n", device_summary(devices));
   for (const std::string& note : peer_notes(devices)) fmt::print("# {}\n", note);
@@ -237,6 +267,7 @@ int bench(const Options& options) {
   fmt::print("# wrong elements: {}\n", options.check == 0 ? "not checked"
                                        : wrong == 0       ? "0 OK"
                                                           : std::to_string(wrong));
+  if (network) predict(all, *network, options.devices);
   if (!options.json.empty()) {
     std::string lines;
     for (const Row& row : all) lines += json_of(row, options.devices).dump() + "\n";
@@ -245,8 +276,10 @@ int bench(const Options& options) {
   if (!options.plot.empty()) {
     std::vector<apps::BandwidthPoint> points;
     for (const Row& row : all)
-      points.push_back({row.algorithm, row.bytes,
-                        apps::bus_bandwidth(row.bytes, row.in_place.microseconds, options.devices)});
+      points.push_back(
+          {row.algorithm, row.bytes,
+           apps::bus_bandwidth(row.bytes, row.in_place.microseconds, options.devices),
+           row.predicted > 0 ? apps::bus_bandwidth(row.bytes, row.predicted, options.devices) : 0});
     write(options.plot, apps::bandwidth_plot(points, device_summary(devices)));
   }
   return wrong == 0 ? 0 : 1;

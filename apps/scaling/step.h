@@ -2,6 +2,7 @@
 // to the first; they are reduced in buckets, each as soon as it is complete and the one before is through.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -38,7 +39,9 @@ struct StepTime {
   double step;           // with overlap
   double one_by_one;     // all gradients at once, after backward
   // The part of the communication that costs no time.
-  double hidden() const { return communication > 0 ? 1 - (step - compute) / communication : 1; }
+  double hidden() const {
+    return communication > 0 ? std::max(0.0, 1 - (step - compute) / communication) : 1;
+  }
 };
 
 constexpr double kForward = 1.0 / 3;  // of the computation; backward has two products for each of forward's

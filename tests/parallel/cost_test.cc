@@ -74,16 +74,17 @@ TEST(Predict, FourThousandRanks) {
   EXPECT_ABOUT(predict_allreduce("halving_doubling", n, count, network, 4), 24 * alpha + lap);
 }
 
-// Servers of four devices, whose uplink is the tightest lane.
-Network servers() {
-  return Network::parse(R"({"devices": 4, "nodes": ["nic"], "start_us": 10,
-      "links": [{"from": [0, 1, 2, 3], "to": "nic", "GBps": 12}],
-      "uplinks": [{"from": "nic", "GBps": 3, "alpha_us": 5}]})",
+// Servers of four devices. The uplink is the tightest lane, unless it has more.
+Network servers(int uplink = 3) {
+  return Network::parse(fmt::format(R"({{"devices": 4, "nodes": ["nic"], "start_us": 10,
+      "links": [{{"from": [0, 1, 2, 3], "to": "nic", "GBps": 12}}],
+      "uplinks": [{{"from": "nic", "GBps": {}, "alpha_us": 5}}]}})",
+                                    uplink),
                         "s.json", {});
 }
 
 TEST(Predict, WhatIsNotListedIsAsIfItWere) {
-  for (const Network& network : {servers(), Network::flat({{25, 0}, 10})})
+  for (const Network& network : {servers(), servers(1000), Network::flat({{25, 0}, 10})})
     for (const int n : {36, 64, 128})
       for (const char* name : {"ring", "bidirectional_ring", "sharded_star"}) {
         SCOPED_TRACE(fmt::format("{} over {}", name, n));
@@ -143,6 +144,9 @@ TEST(Flows, ShareALaneFairlyAndLeaveTheRestToOthers) {
   // Who uses a lane twice for each byte gets as far as the others, and takes twice of it.
   const Flow twice{1, {{0, 2}}};
   EXPECT_EQ(fair_rates({&twice, &alone}, {12, 3}), (std::vector<double>{4, 4}));
+  // And where another lane holds it back, it still takes twice of what it gets.
+  const Flow held{1, {{0, 2}, {1, 1}}};
+  EXPECT_EQ(fair_rates({&held, &alone}, {12, 3}), (std::vector<double>{3, 6}));
 }
 
 TEST(Flows, TimesAddUp) {
