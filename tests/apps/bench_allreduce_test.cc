@@ -47,8 +47,8 @@ TEST(BenchAllreduce, PrintsTheTableOfNcclTestsWithin80Columns) {
 TEST(BenchAllreduce, WritesALineOfJsonPerResultAndAPlot) {
   const data::TemporaryFolder folder;
   const auto json = folder.path() / "out.json", plot = folder.path() / "out.svg";
-  const Outcome outcome = bench({"-b", "64", "-e", "4K", "-f", "64", "-g", "2", "--json", json.string(), "--plot",
-                                 plot.string()});
+  const Outcome outcome = bench(
+      {"-b", "64", "-e", "4K", "-f", "64", "-g", "2", "--json", json.string(), "--plot", plot.string()});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
   std::istringstream lines(content(json));
   size_t count = 0;
@@ -98,7 +98,8 @@ TEST(BenchAllreduce, RefusesWhatMakesNoSenseInOneLine) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
       {{"-b", "4X"}, "--begin is '4X': use bytes up to 1024G, as 4096, 4K or 16M"},
       {{"-b", "-4"}, "--begin is '-4': use bytes up to 1024G, as 4096, 4K or 16M"},
-      {{"-e", "99999999999999999999"}, "--end is '99999999999999999999': use bytes up to 1024G, as 4096, 4K or 16M"},
+      {{"-e", "99999999999999999999"},
+       "--end is '99999999999999999999': use bytes up to 1024G, as 4096, 4K or 16M"},
       {{"-b", "1M", "-e", "1K"}, "--end is 1K, which is less than --begin, 1M: use as much or more"},
       {{"-b", "0"}, "--begin is 0: use 4 bytes or more"},
       {{"-f", "1"}, "--factor is 1: use 2 to 1024"},
@@ -114,7 +115,8 @@ TEST(BenchAllreduce, RefusesWhatMakesNoSenseInOneLine) {
     EXPECT_EQ(outcome.error, "bench_allreduce: " + line + "\n");
   }
   for (const auto& [arguments, start] : std::vector<std::pair<std::vector<std::string>, std::string>>{
-           {{"--algorithm", "rign"}, "bench_allreduce: --algorithm: unknown name 'rign', did you mean 'ring'?"},
+           {{"--algorithm", "rign"},
+            "bench_allreduce: --algorithm: unknown name 'rign', did you mean 'ring'?"},
            {{"-d", "floot"}, "bench_allreduce: --type: unknown name 'floot', did you mean 'float'?"},
            {{"--plot", "/no/such/folder/x.svg"}, "bench_allreduce: /no/such/folder"}}) {
     const Outcome outcome = bench(arguments);
