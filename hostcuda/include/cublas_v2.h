@@ -5,6 +5,8 @@
 
 #define CUBLAS_API_H_  // which common helper headers ask for
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <library_types.h>
 

@@ -1,6 +1,7 @@
 // bfloat16 on the CPU: the type and its conversions, for host and device code. Names, bits and rounding are
 // those of NVIDIA's header of the same name; what has no branch and no call here is vectorised in loops.
-// There is no arithmetic and no implicit conversion: a kernel converts to float, computes and rounds once.
+// Arithmetic rounds each result, as there; a kernel that converts to float, computes and rounds once is more
+// exact.
 #pragma once
 
 #include <bit>
@@ -15,6 +16,10 @@ struct alignas(2) __nv_bfloat16 {
   __nv_bfloat16() = default;
   constexpr __nv_bfloat16(const __nv_bfloat16_raw& raw) : __x(raw.x) {}
   constexpr operator __nv_bfloat16_raw() const { return {__x}; }
+  constexpr __nv_bfloat16(float value);
+  constexpr __nv_bfloat16(double value) : __nv_bfloat16(static_cast<float>(value)) {}
+  constexpr __nv_bfloat16(int value) : __nv_bfloat16(static_cast<float>(value)) {}
+  constexpr operator float() const { return std::bit_cast<float>(uint32_t{__x} << 16); }
 
  protected:
   unsigned short __x;
@@ -44,3 +49,19 @@ constexpr __nv_bfloat16 __float2bfloat16_rn(const float value) {
 constexpr __nv_bfloat16 __float2bfloat16(const float value) {
   return __float2bfloat16_rn(value);
 }
+
+constexpr __nv_bfloat16::__nv_bfloat16(const float value)
+    : __x(__bfloat16_as_ushort(__float2bfloat16_rn(value))) {}
+
+#define HOSTCUDA_BFLOAT16_OPERATOR(op)                                                \
+  constexpr __nv_bfloat16 operator op(const __nv_bfloat16 a, const __nv_bfloat16 b) { \
+    return __float2bfloat16_rn(__bfloat162float(a) op __bfloat162float(b));           \
+  }                                                                                   \
+  constexpr __nv_bfloat16& operator op##=(__nv_bfloat16 & a, const __nv_bfloat16 b) { \
+    return a = a op b;                                                                \
+  }
+HOSTCUDA_BFLOAT16_OPERATOR(+)
+HOSTCUDA_BFLOAT16_OPERATOR(-)
+HOSTCUDA_BFLOAT16_OPERATOR(*)
+HOSTCUDA_BFLOAT16_OPERATOR(/)
+#undef HOSTCUDA_BFLOAT16_OPERATOR

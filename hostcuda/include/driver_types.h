@@ -184,6 +184,61 @@ typedef struct CUgraph_st* cudaGraph_t;
 typedef struct CUgraphNode_st* cudaGraphNode_t;
 typedef struct CUgraphExec_st* cudaGraphExec_t;
 typedef void (*cudaHostFn_t)(void* argument);
+
+// What a node that is added to a graph by hand is to do. There are no arrays: those fields stay null.
+struct cudaKernelNodeParams {
+  void* func;
+  dim3 gridDim;
+  dim3 blockDim;
+  unsigned sharedMemBytes;
+  void** kernelParams;
+  void** extra;
+};
+struct cudaMemsetParams {
+  void* dst;
+  size_t pitch;
+  unsigned value;
+  unsigned elementSize;
+  size_t width;
+  size_t height;
+};
+struct cudaHostNodeParams {
+  cudaHostFn_t fn;
+  void* userData;
+};
+typedef struct cudaArray* cudaArray_t;
+struct cudaPos {
+  size_t x, y, z;
+};
+struct cudaExtent {
+  size_t width, height, depth;
+};
+struct cudaPitchedPtr {
+  void* ptr;
+  size_t pitch, xsize, ysize;
+};
+struct cudaMemcpy3DParms {
+  cudaArray_t srcArray;
+  struct cudaPos srcPos;
+  struct cudaPitchedPtr srcPtr;
+  cudaArray_t dstArray;
+  struct cudaPos dstPos;
+  struct cudaPitchedPtr dstPtr;
+  struct cudaExtent extent;
+  enum cudaMemcpyKind kind;
+};
+static inline struct cudaPos make_cudaPos(size_t x, size_t y, size_t z) {
+  const struct cudaPos pos = {x, y, z};
+  return pos;
+}
+static inline struct cudaExtent make_cudaExtent(size_t width, size_t height, size_t depth) {
+  const struct cudaExtent extent = {width, height, depth};
+  return extent;
+}
+static inline struct cudaPitchedPtr make_cudaPitchedPtr(void* ptr, size_t pitch, size_t xsize, size_t ysize) {
+  const struct cudaPitchedPtr pointer = {ptr, pitch, xsize, ysize};
+  return pointer;
+}
 typedef void (*cudaStreamCallback_t)(cudaStream_t stream, cudaError_t status, void* argument);
 
 enum cudaComputeMode {

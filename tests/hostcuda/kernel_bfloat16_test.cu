@@ -163,4 +163,27 @@ TEST(KernelBfloat16, RoundsRandomFloatsToTheNearest) {
   for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(found[i], nearest(values[i])) << values[i];
 }
 
+// 1 + 2^-8 is half way between 1 and the next value: a result that were not rounded would be seen.
+TEST(KernelBfloat16, ArithmeticRoundsEachResult) {
+  const DeviceBuffer<float> result(std::vector<float>(5, 0.0F), 1);
+  float* const out = result.data();
+  launch_elements(nullptr, 1, [=] __device__(int64_t) {
+    const __nv_bfloat16 one = 1.0F, third = 1.0F / 3;
+    const __nv_bfloat16 small = 0x1p-8F;
+    out[0] = one + small;
+    out[1] = one - small;
+    out[2] = third * third;
+    out[3] = one / third;
+    __nv_bfloat16 sum = one;
+    sum += small;
+    out[4] = static_cast<float>(sum);
+  });
+  const auto rounded_once = [](double exact) {
+    return float_of(uint32_t{nearest(static_cast<float>(exact))} << 16);
+  };
+  const double third = rounded_once(1.0 / 3);
+  EXPECT_EQ(result.to_host(),
+            (std::vector<float>{1, 1 - 0x1p-8F, rounded_once(third * third), rounded_once(1 / third), 1}));
+}
+
 }  // namespace

@@ -52,7 +52,7 @@ cudaError_t forbid_implicit_join(const CUstream_st& stream) {
 
 // Every node that nothing comes after must be among those that the origin's next node would come after.
 bool is_joined(const Capture& capture) {
-  const std::vector<Node>& nodes = capture.graph->nodes;
+  const std::deque<Node>& nodes = capture.graph->nodes;
   std::vector<bool> has_successor(nodes.size(), false);
   for (const Node& node : nodes)
     for (const int before : node.after) has_successor[static_cast<size_t>(before)] = true;
@@ -111,7 +111,7 @@ cudaError_t submit(CUstream_st& stream, std::unique_ptr<Work> work, Item::Kind k
       Capture& capture = *stream.capture;
       if (capture.invalid) return cudaErrorStreamCaptureInvalidated;
       race::release(work.get());
-      std::vector<Node>& nodes = capture.graph->nodes;
+      std::deque<Node>& nodes = capture.graph->nodes;
       nodes.push_back({std::move(work), kind, lane_of(capture, stream), std::move(stream.frontier)});
       stream.frontier = {static_cast<int>(nodes.size()) - 1};
       return cudaSuccess;

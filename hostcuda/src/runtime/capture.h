@@ -3,6 +3,7 @@
 // be joined again the same way before the capture ends.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -12,15 +13,14 @@
 namespace hostcuda {
 
 struct Node {
-  std::unique_ptr<Work> work;
-  Item::Kind kind;         // work or host_function
-  int lane;                // the captured stream that it came from
-  std::vector<int> after;  // the nodes that must be done before it
+  std::shared_ptr<Work> work;  // shared with what was instantiated or cloned from the graph
+  Item::Kind kind;             // work or host_function
+  int lane;                    // the captured stream that it came from
+  std::vector<int> after;      // the nodes that must be done before it
 };
 
-// What a graph and everything instantiated from it share. Not changed once the capture has ended.
 struct GraphNodes {
-  std::vector<Node> nodes;
+  std::deque<Node> nodes;        // whose addresses are the handles of nodes
   std::vector<int> lane_device;  // by lane; lane 0 is the stream that began the capture
 };
 

@@ -69,7 +69,7 @@ Item GraphExec::marker_item(Item::Kind kind, const std::shared_ptr<Marker>& mark
 // Each lane gets its nodes in order. Before a node it waits for those of other lanes that it depends on,
 // unless it has already waited for a later one of that lane.
 void GraphExec::add_nodes() {
-  const std::vector<Node>& nodes = graph->nodes;
+  const std::deque<Node>& nodes = graph->nodes;
   std::vector<std::vector<int>> waited(lanes.size(), std::vector<int>(lanes.size(), -1));
   std::vector<std::shared_ptr<Marker>> done(nodes.size());
   std::vector<std::vector<int>> needed(nodes.size());  // by node: those of other lanes to wait for
@@ -117,6 +117,27 @@ const std::vector<Item>& GraphExec::start(int device) {
 }
 
 namespace {
+
+// A copy of the graph in which every node comes after those it waits for: a graph that is built by hand may
+// have them in any order, and may grow once it was instantiated. Null where nodes wait for each other.
+std::shared_ptr<GraphNodes> in_order(const GraphNodes& graph) {
+  auto ordered = std::make_shared<GraphNodes>();
+  ordered->lane_device = graph.lane_device;
+  std::vector<int> place(graph.nodes.size(), -1);
+  for (bool found = true; found && ordered->nodes.size() < graph.nodes.size();) {
+    found = false;
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      const Node& node = graph.nodes[i];
+      const auto is_placed = [&](int before) { return place[static_cast<size_t>(before)] >= 0; };
+      if (place[i] >= 0 || !std::all_of(node.after.begin(), node.after.end(), is_placed)) continue;
+      found = true;
+      place[i] = static_cast<int>(ordered->nodes.size());
+      ordered->nodes.push_back(node);
+      for (int& before : ordered->nodes.back().after) before = place[static_cast<size_t>(before)];
+    }
+  }
+  return ordered->nodes.size() == graph.nodes.size() ? ordered : nullptr;
+}
 
 class GraphLaunch : public Work {
  public:
@@ -169,7 +190,9 @@ extern "C" {
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags) {
   return device_call([&] {
     if (exec == nullptr || graph == nullptr || flags != 0) return cudaErrorInvalidValue;
-    *exec = new CUgraphExec_st{std::make_shared<GraphExec>(graph->graph)};
+    std::shared_ptr<GraphNodes> nodes = in_order(*graph->graph);
+    if (nodes == nullptr) return cudaErrorInvalidValue;
+    *exec = new CUgraphExec_st{std::make_shared<GraphExec>(std::move(nodes))};
     return cudaSuccess;
   });
 }
@@ -188,7 +211,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
   return device_call([&] {
     if (graph == nullptr || count == nullptr) return cudaErrorInvalidValue;
-    const std::vector<Node>& all = graph->graph->nodes;
+    const std::deque<Node>& all = graph->graph->nodes;
     if (nodes != nullptr) {
       for (size_t i = 0; i < *count; ++i)
         nodes[i] = i < all.size() ? reinterpret_cast<cudaGraphNode_t>(const_cast<Node*>(&all[i])) : nullptr;
