@@ -164,10 +164,9 @@ TEST(KernelBfloat16, RoundsRandomFloatsToTheNearest) {
 }
 
 // 1 + 2^-8 is half way between 1 and the next value: a result that were not rounded would be seen.
-TEST(KernelBfloat16, ArithmeticRoundsEachResult) {
-  const DeviceBuffer<float> result(std::vector<float>(5, 0.0F), 1);
-  float* const out = result.data();
-  launch_elements(nullptr, 1, [=] __device__(int64_t) {
+struct Arithmetic {
+  float* out;
+  __device__ void operator()(int64_t) const {
     const __nv_bfloat16 one = 1.0F, third = 1.0F / 3;
     const __nv_bfloat16 small = 0x1p-8F;
     out[0] = one + small;
@@ -177,7 +176,12 @@ TEST(KernelBfloat16, ArithmeticRoundsEachResult) {
     __nv_bfloat16 sum = one;
     sum += small;
     out[4] = static_cast<float>(sum);
-  });
+  }
+};
+
+TEST(KernelBfloat16, ArithmeticRoundsEachResult) {
+  const DeviceBuffer<float> result(std::vector<float>(5, 0.0F), 1);
+  launch_elements(nullptr, 1, Arithmetic{result.data()});
   const auto rounded_once = [](double exact) {
     return float_of(uint32_t{nearest(static_cast<float>(exact))} << 16);
   };
