@@ -21,8 +21,8 @@ namespace lockstep::collective {
 enum class Reduction { sum, mean, max, min };
 
 // Writes the sum of all elements of `data` into every one of them (float32, bfloat16, float16 or int32, one
-// shape, each on a device of its own; rank i is data[i]). Each addition is done in float and rounded to the
-// type. It takes part in the order of the devices' compute streams like any other operation: the caller
+// shape, each on a device of its own; rank i is data[i]). Half types are added in float, and rounded after each
+// addition, or once where the plan is fused. It takes part in the order of the devices' compute streams like any other operation: the caller
 // enqueues before and after it and waits for nothing. For given ranks and count the order of the sums is
 // fixed: the same bits in every buffer, on every run, for every mapping of logical devices to physical ones.
 // Throws before anything is enqueued where the buffers do not fit together, naming the one. The chapter's
