@@ -53,20 +53,6 @@ float expected(int64_t i, int ranks, collective::Reduction reduction) {
   }
 }
 
-template <typename F>
-auto for_type(DType dtype, F f) {
-  switch (dtype) {
-    case DType::bfloat16:
-      return f(__nv_bfloat16());
-    case DType::float16:
-      return f(__half());
-    case DType::int32:
-      return f(int32_t());
-    default:
-      return f(float());
-  }
-}
-
 // A guarded buffer of rank `rank` on the host.
 template <typename T>
 std::vector<T> guarded(int rank, int64_t count) {
@@ -116,11 +102,12 @@ void AllreduceBench::enqueue(bool copies_first) {
   if (copies_first)
     for (size_t r = 0; r < data_.size(); ++r) {
       const DeviceGuard guard(case_.devices[r]);
-      peer_copy(
-          for_type(case_.dtype, [&]<typename T>(T) { return static_cast<void*>(data_[r].data<T>()); }),
-          case_.devices[r],
-          for_type(case_.dtype, [&]<typename T>(T) { return static_cast<void*>(source_[r].data<T>()); }),
-          case_.devices[r], case_.count * size_of(case_.dtype), case_.devices[r].stream());
+      peer_copy(collective::for_summed_type(
+                    case_.dtype, [&]<typename T>(T) { return static_cast<void*>(data_[r].data<T>()); }),
+                case_.devices[r],
+                collective::for_summed_type(
+                    case_.dtype, [&]<typename T>(T) { return static_cast<void*>(source_[r].data<T>()); }),
+                case_.devices[r], case_.count * size_of(case_.dtype), case_.devices[r].stream());
     }
   reduce_(data_, case_.reduction);
 }
@@ -173,7 +160,7 @@ void AllreduceBench::fill() {
 }
 
 Tensor guarded_buffer(int rank, int64_t count, DType dtype, const Device& device) {
-  return for_type(dtype, [&]<typename T>(T) {
+  return collective::for_summed_type(dtype, [&]<typename T>(T) {
     return Tensor::from_host(guarded<T>(rank, count), {count + 2 * kGuard}, device);
   });
 }
@@ -181,7 +168,7 @@ Tensor guarded_buffer(int rank, int64_t count, DType dtype, const Device& device
 int64_t wrong_elements(const std::vector<Tensor>& buffers, int64_t count, collective::Reduction reduction) {
   const int ranks = static_cast<int>(buffers.size());
   int64_t wrong = 0;
-  for_type(buffers.front().dtype(), [&]<typename T>(T) {
+  collective::for_summed_type(buffers.front().dtype(), [&]<typename T>(T) {
     std::vector<T> want = guarded<T>(0, count);
     for (int64_t i = 0; i < count; ++i) want[i + kGuard] = as<T>(expected(i, ranks, reduction));
     for (const Tensor& buffer : buffers) {

@@ -27,21 +27,6 @@ bool is_summed(DType dtype) {
          dtype == DType::int32;
 }
 
-// Calls f with a value of the element type, which is one that is summed.
-template <typename F>
-auto for_element_type(DType dtype, F f) {
-  switch (dtype) {
-    case DType::bfloat16:
-      return f(__nv_bfloat16());
-    case DType::float16:
-      return f(__half());
-    case DType::int32:
-      return f(int32_t());
-    default:
-      return f(float());
-  }
-}
-
 kernels::Combine combine_of(Reduction reduction) {
   switch (reduction) {
     case Reduction::max:
@@ -73,7 +58,7 @@ void Allreduce::operator()(const std::vector<Tensor>& data, Reduction reduction)
   if (schedule.tasks.empty()) return;
   Call call{{}, data.front().dtype(), reduction};
   for (const Tensor& tensor : data) {
-    call.buffers.push_back(for_element_type(
+    call.buffers.push_back(for_summed_type(
         tensor.dtype(), [&tensor]<typename T>(T) { return reinterpret_cast<std::byte*>(tensor.data<T>()); }));
     tensor.mark_overwritten();
   }
@@ -105,7 +90,7 @@ void Allreduce::run(const Task& task, const Lane& lane, const Call& call) const 
 void Allreduce::divide(const Call& call, int64_t count) const {
   for (size_t r = 0; r < devices_.size(); ++r) {
     const DeviceGuard guard(devices_[r]);
-    for_element_type(call.dtype, [&]<typename T>(T) {
+    for_summed_type(call.dtype, [&]<typename T>(T) {
       if constexpr (!std::is_same_v<T, int32_t>)
         kernels::scale(reinterpret_cast<T*>(call.buffers[r]), 1.0f / static_cast<float>(devices_.size()),
                        count, devices_[r].stream());
@@ -127,7 +112,7 @@ void Allreduce::transfer(const Transfer& t, const Lane& lane, const Call& call) 
     peer_copy(received, destination, from, source, bytes, lane.stream);
     from = received;
   }
-  for_element_type(call.dtype, [&]<typename T>(T) {
+  for_summed_type(call.dtype, [&]<typename T>(T) {
     kernels::combine_into(combine_of(call.reduction), reinterpret_cast<T*>(to),
                           reinterpret_cast<const T*>(from), t.slice.size(), lane.stream);
   });
@@ -147,7 +132,7 @@ void Allreduce::combine(int rank, Slice slice, const Lane& lane, const Call& cal
     peer_copy(reachable[r], devices_[rank], parts[r], devices_[r], bytes, lane.stream);
   }
   const float factor = call.reduction == Reduction::mean ? 1.0f / static_cast<float>(parts.size()) : 1.0f;
-  for_element_type(call.dtype, [&]<typename T>(T) {
+  for_summed_type(call.dtype, [&]<typename T>(T) {
     std::vector<T*> buffers;
     for (std::byte* part : reachable) buffers.push_back(reinterpret_cast<T*>(part));
     kernels::combine_all(combine_of(call.reduction), buffers, factor, slice.size(), lane.stream);

@@ -20,13 +20,29 @@ namespace lockstep::collective {
 // What all elements at one index become. A mean is the sum times 1 / ranks.
 enum class Reduction { sum, mean, max, min };
 
+// Calls f with a value of the element type, which must be one that is summed: float32, bfloat16, float16 or
+// int32.
+template <typename F>
+auto for_summed_type(DType dtype, F f) {
+  switch (dtype) {
+    case DType::bfloat16:
+      return f(__nv_bfloat16());
+    case DType::float16:
+      return f(__half());
+    case DType::int32:
+      return f(int32_t());
+    default:
+      return f(float());
+  }
+}
+
 // Writes the sum of all elements of `data` into every one of them (float32, bfloat16, float16 or int32, one
-// shape, each on a device of its own; rank i is data[i]). Half types are added in float, and rounded after each
-// addition, or once where the plan is fused. It takes part in the order of the devices' compute streams like any other operation: the caller
-// enqueues before and after it and waits for nothing. For given ranks and count the order of the sums is
-// fixed: the same bits in every buffer, on every run, for every mapping of logical devices to physical ones.
-// Throws before anything is enqueued where the buffers do not fit together, naming the one. The chapter's
-// `allreduce` (Dive into Deep Learning, "Training on Multiple GPUs").
+// shape, each on a device of its own; rank i is data[i]). Half types are added in float, and rounded after
+// each addition, or once where the plan is fused. It takes part in the order of the devices' compute streams
+// like any other operation: the caller enqueues before and after it and waits for nothing. For given ranks
+// and count the order of the sums is fixed: the same bits in every buffer, on every run, for every mapping of
+// logical devices to physical ones. Throws before anything is enqueued where the buffers do not fit together,
+// naming the one. The chapter's `allreduce` (Dive into Deep Learning, "Training on Multiple GPUs").
 void allreduce(const std::vector<Tensor>& data, Algorithm algorithm = ring,
                Reduction reduction = Reduction::sum);
 
