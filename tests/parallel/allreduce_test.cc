@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <random>
 #include <set>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "core/stream.h"
 #include "kernels/check.h"
 #include "kernels/elementwise.h"
+#include "kernels/float_types.h"
 #include "parallel/collective/serial.h"
 #include "tests/parallel/buffers.h"
 
@@ -93,6 +95,65 @@ TEST_P(AllreduceTest, SumsInOneOrderBitForBit) {
       }
     }
   }
+}
+
+// --- other types, other reductions
+
+// Element i of rank r: small integers, whose sums are exact in every type.
+int small_value(int rank, int64_t i) {
+  return static_cast<int>((i * 5 + rank * 3) % 9) - 4;
+}
+
+template <typename T>
+std::vector<T> converted(const std::vector<float>& values) {
+  std::vector<T> result;
+  for (const float value : values) {
+    if constexpr (std::is_same_v<T, int32_t>)
+      result.push_back(static_cast<int32_t>(value));
+    else
+      result.push_back(kernels::from_float<T>(value));
+  }
+  return result;
+}
+
+float reduced(Reduction reduction, int ranks, int64_t i) {
+  int sum = 0, most = -100, least = 100;
+  for (int rank = 0; rank < ranks; ++rank) {
+    sum += small_value(rank, i);
+    most = std::max(most, small_value(rank, i));
+    least = std::min(least, small_value(rank, i));
+  }
+  if (reduction == Reduction::max) return static_cast<float>(most);
+  if (reduction == Reduction::min) return static_cast<float>(least);
+  return static_cast<float>(sum) * (reduction == Reduction::mean ? 1.0f / static_cast<float>(ranks) : 1.0f);
+}
+
+TEST_P(AllreduceTest, ReducesEveryTypeInEveryWay) {
+  const int64_t count = 103;
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16, DType::int32})
+    for (const Reduction reduction : {Reduction::sum, Reduction::mean, Reduction::max, Reduction::min})
+      for (const int n : {1, 2, 3, 8}) {
+        const std::vector<Device> devices = make_devices(n);
+        for_summed_type(dtype, [&]<typename T>(T) {
+          std::vector<Tensor> data;
+          for (int rank = 0; rank < n; ++rank) {
+            std::vector<float> values;
+            for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<float>(small_value(rank, i)));
+            data.push_back(Tensor::from_host(converted<T>(values), {count}, devices[rank]));
+          }
+          if (reduction == Reduction::mean && dtype == DType::int32) {
+            EXPECT_THROW(allreduce(data, algorithm_, reduction), Error);
+            return;
+          }
+          allreduce(data, algorithm_, reduction);
+          std::vector<float> values;
+          for (int64_t i = 0; i < count; ++i) values.push_back(reduced(reduction, n, i));
+          const std::vector<T> want = converted<T>(values);
+          for (const Tensor& tensor : data)
+            EXPECT_EQ(std::memcmp(tensor.to_host<T>().data(), want.data(), want.size() * sizeof(T)), 0)
+                << name_of(dtype) << ", " << n << " ranks, reduction " << static_cast<int>(reduction);
+        });
+      }
 }
 
 // --- its place in the order of the streams
