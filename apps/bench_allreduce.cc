@@ -2,13 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
 
 #include "apps/allreduce/measure.h"
 #include "apps/allreduce/plot.h"
@@ -159,10 +157,6 @@ void predict(std::vector<Row>& rows, const collective::Network& network, int dev
                median(errors), *std::max_element(errors.begin(), errors.end()));
 }
 
-void write(const std::string& file, const std::string& text) {
-  data::replace_file(file, std::array{std::as_bytes(std::span(text))});
-}
-
 template <typename T>
 std::vector<std::pair<std::string, T>> chosen(const std::string& option, const std::string& text,
                                               const std::vector<std::pair<std::string, T>>& choices) {
@@ -271,7 +265,7 @@ int bench(const Options& options) {
   if (!options.json.empty()) {
     std::string lines;
     for (const Row& row : all) lines += json_of(row, options.devices).dump() + "\n";
-    write(options.json, lines);
+    data::replace_file(options.json, lines);
   }
   if (!options.plot.empty()) {
     std::vector<apps::BandwidthPoint> points;
@@ -280,7 +274,7 @@ int bench(const Options& options) {
           {row.algorithm, row.bytes,
            apps::bus_bandwidth(row.bytes, row.in_place.microseconds, options.devices),
            row.predicted > 0 ? apps::bus_bandwidth(row.bytes, row.predicted, options.devices) : 0});
-    write(options.plot, apps::bandwidth_plot(points, device_summary(devices)));
+    data::replace_file(options.plot, apps::bandwidth_plot(points, device_summary(devices)));
   }
   return wrong == 0 ? 0 : 1;
 }

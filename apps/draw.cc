@@ -1,10 +1,7 @@
 // Draws an algorithm for several devices: who sends what to whom, round by round.
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 
 #include "apps/common/command_line.h"
@@ -12,6 +9,7 @@
 #include "apps/draw/space_time.h"
 #include "apps/draw/steps_page.h"
 #include "core/printable.h"
+#include "nn/io/replace_file.h"
 #include "parallel/collective/checker.h"
 #include "parallel/collective/plan_file.h"
 #include "parallel/collective/topology.h"
@@ -96,11 +94,7 @@ collective::Plan plan_of(const Options& options, const CLI::App& app) {
 }
 
 void write(const std::string& file, const std::string& text) {
-  errno = 0;
-  std::ofstream out(file, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) throw Error(fmt::format("{}: cannot be written: {}", printable(file), std::strerror(errno)));
+  data::replace_file(file, text);
   fmt::print("{}\n", printable(file));
 }
 

@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
 
 #include "apps/common/command_line.h"
 #include "apps/common/output.h"
@@ -218,10 +216,6 @@ nlohmann::json json_of(const Row& row, const Options& options) {
           {"efficiency", row.speed_up / row.devices}};
 }
 
-void write(const std::string& file, const std::string& text) {
-  data::replace_file(file, std::array{std::as_bytes(std::span(text))});
-}
-
 void validate(const Options& options, const CLI::App& app) {
   apps::check_value(
       app.count("--devices") == 0 || (options.devices >= 1 && options.devices <= collective::kMostRanks),
@@ -265,17 +259,18 @@ int predict(const Options& options, const CLI::App& app) {
   if (!options.json.empty()) {
     std::string lines;
     for (const Row& row : rows) lines += json_of(row, options).dump() + "\n";
-    write(options.json, lines);
+    data::replace_file(options.json, lines);
   }
   if (!options.plot.empty()) {
     std::vector<apps::EfficiencyPoint> points;
     for (const Row& row : rows)
       points.push_back(
           {row.algorithm, row.devices, row.speed_up / row.devices, row.speed_up_without / row.devices});
-    write(options.plot,
-          apps::efficiency_plot(points, fmt::format("{}, {} scaling, {:g} ms of computation",
-                                                    options.parameters > 0 ? "gradients" : options.model,
-                                                    options.strong ? "strong" : "weak", options.compute_ms)));
+    data::replace_file(
+        options.plot,
+        apps::efficiency_plot(points, fmt::format("{}, {} scaling, {:g} ms of computation",
+                                                  options.parameters > 0 ? "gradients" : options.model,
+                                                  options.strong ? "strong" : "weak", options.compute_ms)));
   }
   return 0;
 }

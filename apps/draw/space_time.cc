@@ -8,6 +8,7 @@
 #include <sstream>
 #include <vector>
 
+#include "apps/common/line_plot.h"
 #include "apps/draw/slice_names.h"
 #include "kernels/check.h"
 
@@ -184,27 +185,6 @@ class Picture {
 };
 
 }  // namespace
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) switch (c) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:
-        safe += c;
-    }
-  return safe;
-}
 
 std::string space_time_svg(const Plan& plan, const std::string& title,
                            const std::optional<collective::Violation>& violation) {

@@ -16,7 +16,4 @@ constexpr int kMostRanksDrawn = 64;
 std::string space_time_svg(const collective::Plan& plan, const std::string& title,
                            const std::optional<collective::Violation>& violation);
 
-// `text` as it stands in XML and HTML.
-std::string escaped(const std::string& text);
-
 }  // namespace lockstep::apps

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/common/line_plot.h"
 #include "apps/draw/slice_names.h"
 #include "apps/draw/space_time.h"
 

@@ -320,7 +320,7 @@ CheckpointWriter::CheckpointWriter(const fs::path& folder, int64_t keep)
   if (keep < 1) throw Error(fmt::format("asked to keep {} checkpoints: keep 1 or more", keep));
   remove_leftovers();
   const fs::path probe = folder_ / "step-probe";
-  data::replace_file(probe, {});
+  data::replace_file(probe, "");
   remove_entry(probe);
 }
 

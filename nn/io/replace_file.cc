@@ -79,4 +79,9 @@ void replace_file(const std::filesystem::path& path, std::span<const std::span<c
   sync_folder(path);
 }
 
+void replace_file(const std::filesystem::path& path, std::string_view text) {
+  const std::span<const std::byte> part = std::as_bytes(std::span(text));
+  replace_file(path, std::span(&part, 1));
+}
+
 }  // namespace lockstep::data

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <span>
+#include <string_view>
 
 namespace lockstep::data {
 
@@ -13,5 +14,6 @@ namespace lockstep::data {
 // included; then the temporary file is gone and what was there before is untouched. Only a process that is
 // killed leaves its temporary file behind. Two threads must not replace the same file at once.
 void replace_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts);
+void replace_file(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace lockstep::data

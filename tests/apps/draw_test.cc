@@ -14,6 +14,7 @@
 #include "parallel/collective/plan_file.h"
 #include "parallel/collective/serial.h"
 #include "tests/apps/program.h"
+#include "tests/full_disk.h"
 #include "tests/nn/idx_files.h"
 
 namespace lockstep::apps {
@@ -192,6 +193,15 @@ TEST_F(Draw, RefusesWhatItCannotDraw) {
   EXPECT_EQ(refusal({"ring", "--animate", path("nowhere/p.html")}),
             "draw: " + path("nowhere/p.html") + ": cannot write into " + path("nowhere") +
                 ": No such file or directory\n");
+}
+
+TEST_F(Draw, AFullDiskLeavesThePictureThatWasThere) {
+  std::ofstream(path("p.svg")) << "the old picture";
+  const FileSizeLimit limit(1000);
+  const Outcome outcome = run_program({DRAW, "ring", "-o", path("p.svg")});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(count_lines(outcome.error), 1) << outcome.error;
+  EXPECT_EQ(text_of("p.svg"), "the old picture");
 }
 
 // --- in a browser
