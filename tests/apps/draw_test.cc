@@ -211,10 +211,9 @@ class Browser : public Draw {
   std::string shown(const std::string& page, const std::string& hash, const std::string& script = "",
                     int width = 1000) const {
     std::ofstream(path("shown.html")) << text_of(page) << "<script>" << script << "</script>";
-    const Outcome outcome =
-        run_program({browser_, "--headless", "--no-sandbox", "--disable-gpu",
-                     "--user-data-dir=" + path("browser"), fmt::format("--window-size={},800", width),
-                     "--dump-dom", "file://" + path("shown.html") + hash});
+    const Outcome outcome = run_program(
+        {browser_, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir=" + path("browser"),
+         fmt::format("--window-size={},800", width), "--dump-dom", "file://" + path("shown.html") + hash});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
     return outcome.out;
   }
