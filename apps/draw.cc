@@ -79,14 +79,15 @@ collective::Plan plan_of(const Options& options, const CLI::App& app) {
                     "1 to 64");
   apps::check_value(!given("--chunks") || (options.chunks >= 1 && options.chunks <= 64), "--chunks",
                     options.chunks, "1 to 64");
-  for (const auto& [name, plan, in_chunks] : all_algorithms()) {
-    if (name != options.name) continue;
-    if (given("--chunks") && in_chunks == nullptr)
-      throw Error(fmt::format("--chunks: {} does not work in chunks: leave it out", name));
-    if (options.count > 0 && !given("--chunks")) return plan(options.ranks, options.count);
+  for (const collective::NamedAlgorithm& algorithm : all_algorithms()) {
+    if (algorithm.name != options.name) continue;
+    if (given("--chunks") && algorithm.in_chunks == nullptr)
+      throw Error(fmt::format("--chunks: {} does not work in chunks: leave it out", algorithm.name));
+    if (options.count > 0 && !given("--chunks")) return algorithm.plan(options.ranks, options.count);
     const auto with_count = [&](int64_t count) {
-      return in_chunks != nullptr ? in_chunks(options.ranks, count, std::max(1, options.chunks))
-                                  : plan(options.ranks, count);
+      return algorithm.in_chunks != nullptr
+                 ? algorithm.in_chunks(options.ranks, count, std::max(1, options.chunks))
+                 : algorithm.plan(options.ranks, count);
     };
     return options.count > 0 ? with_count(options.count) : smallest_plan(with_count, options.ranks);
   }
