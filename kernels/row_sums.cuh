@@ -107,7 +107,7 @@ __device__ typename Lanes::Floats sum_rows(int64_t rows, F f) {
     for (int j = 0; j < kRowSums; ++j)
       if (row + j < rows) sum[j] += f(row + j);
     LOCKSTEP_UNROLL
-    for (int j = 0; j < kRowSums; ++j) total += sum[j];
+    for (const Floats& part : sum) total += part;
   } else {
     constexpr int kLanes = kThreads / kRowSums;
     __shared__ __align__(16) float memory[kRowSums * kTileChannels];

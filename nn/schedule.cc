@@ -14,7 +14,10 @@ double schedule_factor(Schedule schedule, int64_t step, int64_t total, int64_t w
     throw Error(fmt::format("schedule_factor: a decay every {} steps: use 1 or more", decay.every));
   if (step < warmup) return static_cast<double>(step + 1) / static_cast<double>(warmup);
   if (schedule == Schedule::constant) return 1.0;
-  if (schedule == Schedule::step) return std::pow(decay.gamma, static_cast<double>(step / decay.every));
+  if (schedule == Schedule::step) {
+    const int64_t decays = step / decay.every;
+    return std::pow(decay.gamma, static_cast<double>(decays));
+  }
   if (total <= warmup) return 1.0;
   // 1 at the warm-up's last step, 0 at the step that would follow the run: so the last one is short also
   // where there are few.

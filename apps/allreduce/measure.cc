@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
+#include <span>
 
 #include "core/handle.h"
 #include "core/peer.h"
@@ -173,7 +174,8 @@ int64_t wrong_elements(const std::vector<Tensor>& buffers, int64_t count, collec
     for (int64_t i = 0; i < count; ++i) want[i + kGuard] = as<T>(expected(i, ranks, reduction));
     for (const Tensor& buffer : buffers) {
       const std::vector<T> got = buffer.to_host<T>();
-      for (size_t i = 0; i < got.size(); ++i) wrong += std::memcmp(&got[i], &want[i], sizeof(T)) != 0;
+      const auto of = [](const T& value) { return std::as_bytes(std::span(&value, 1)); };
+      for (size_t i = 0; i < got.size(); ++i) wrong += !std::ranges::equal(of(got[i]), of(want[i]));
     }
   });
   return wrong;

@@ -56,9 +56,9 @@ class Translator {
   }
 
   size_t next(size_t i) const {
-    while (++i < tokens_.size() && is_blank(i)) {
-    }
-    return i < tokens_.size() ? i : kNone;
+    for (++i; i < tokens_.size(); ++i)
+      if (!is_blank(i)) return i;
+    return kNone;
   }
   size_t previous(size_t i) const {
     while (i-- > 0)

@@ -20,8 +20,8 @@ void add_rows(const std::string& name, const Module& module, const Device& devic
     if (use.input_needs_gradient) add(kernels::ConvPass::backward_data, "input gradient");
     add(kernels::ConvPass::backward_filter, "weight gradient");
   }
-  for (const auto& [child, layer] : module.children())
-    add_rows(name.empty() ? child : name + "." + child, *layer, device, rows);
+  const std::string prefix = name.empty() ? "" : name + ".";
+  for (const auto& [child, layer] : module.children()) add_rows(prefix + child, *layer, device, rows);
 }
 
 }  // namespace

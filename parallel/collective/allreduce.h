@@ -27,12 +27,12 @@ auto for_summed_type(DType dtype, F f) {
   switch (dtype) {
     case DType::bfloat16:
       return f(__nv_bfloat16());
+    case DType::int32:
+      return f(int32_t{});
     case DType::float16:
       return f(__half());
-    case DType::int32:
-      return f(int32_t());
     default:
-      return f(float());
+      return f(float{});
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -142,12 +143,12 @@ class Scheduler {
     if (clock_of_stream_.size() < streams_.size()) clock_of_stream_.resize(streams_.size());
     Clock& clock = clock_of_stream_[task.stream];
     clock.resize(streams_.size(), -1);
-    for (auto other = conflicts.rbegin(); other != conflicts.rend(); ++other) {  // the latest know most
-      Task& before = tasks_[*other];
-      if (before.stream == task.stream || clock[before.stream] >= *other) continue;
-      task.after.push_back(*other);
+    for (const int other : std::views::reverse(conflicts)) {  // the latest know most
+      Task& before = tasks_[other];
+      if (before.stream == task.stream || clock[before.stream] >= other) continue;
+      task.after.push_back(other);
       before.awaited = true;
-      const Clock& known = done_[*other];
+      const Clock& known = done_[other];
       for (size_t s = 0; s < known.size(); ++s) clock[s] = std::max(clock[s], known[s]);
     }
     clock[task.stream] = t;

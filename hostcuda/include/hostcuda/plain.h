@@ -62,7 +62,7 @@ void kernel_body(const char* name, Body body) {
 
 // A kernel whose parameters are known by their addresses alone, as in cudaLaunchKernel.
 using Call = std::function<void(void** arguments)>;
-void list(const void* address, Call call);
+void list(const void* address, const Call& call);
 const Call* find(const void* address);
 
 template <typename... Parameters>

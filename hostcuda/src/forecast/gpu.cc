@@ -163,9 +163,13 @@ Gpu parse_gpu(const std::string& file, const std::string& text) {
   std::vector<std::string> names = {"name"};
   for (const Field& field : kFields) names.emplace_back(field.name);
   const std::string in_file = "GPU file '" + file + "'";
-  for (const auto& [key, value] : json.items())
-    if (std::find(names.begin(), names.end(), key) == names.end())
-      fail(in_file + " has the unknown field '" + key + "', did you mean '" + nearest(key, names) + "'?");
+  for (const auto& [key, value] : json.items()) {
+    if (std::find(names.begin(), names.end(), key) != names.end()) continue;
+    std::string what = in_file + " has the unknown field '";
+    what += key;
+    what += "', did you mean '" + nearest(key, names);
+    fail(what += "'?");
+  }
   Gpu gpu;
   if (!json.contains("name") || !json["name"].is_string())
     fail("GPU file '" + file + "': field 'name' is missing or no text");

@@ -26,7 +26,8 @@ class GridBarrier {
 
   void leave() {
     const std::lock_guard hold(mutex_);
-    if (arrived_ == --blocks_ && blocks_ > 0) release();
+    --blocks_;
+    if (arrived_ == blocks_ && blocks_ > 0) release();
   }
 
  private:

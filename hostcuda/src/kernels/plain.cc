@@ -82,9 +82,9 @@ Kernel* described() {
   return std::exchange(described_kernel, nullptr);
 }
 
-void list(const void* address, Call call) {
+void list(const void* address, const Call& call) {
   const std::lock_guard hold(all().mutex);
-  all().calls.try_emplace(address, std::move(call));
+  all().calls.try_emplace(address, call);
 }
 
 const Call* find(const void* address) {
@@ -176,10 +176,11 @@ cudaError_t cudaLaunchCooperativeKernel(const void* kernel, dim3 grid, dim3 bloc
   cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, this_thread().device);
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;
   const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
-  if (threads >= 1 && threads <= 1024 &&
-      blocks >
-          static_cast<uint64_t>(processors * plain::resident_blocks(static_cast<int>(threads), shared_bytes)))
-    return device_call([] { return cudaErrorCooperativeLaunchTooLarge; });
+  if (threads >= 1 && threads <= 1024) {
+    const int blocks_each = plain::resident_blocks(static_cast<int>(threads), shared_bytes);
+    if (blocks > static_cast<uint64_t>(processors) * static_cast<uint64_t>(blocks_each))
+      return device_call([] { return cudaErrorCooperativeLaunchTooLarge; });
+  }
   return plain::launch_at("cudaLaunchCooperativeKernel", kernel, grid, block, arguments, shared_bytes, stream,
                           true);
 }
